@@ -1,0 +1,204 @@
+"""Apply the series to files of a base.
+
+    python -m build_scripts.apply --target DIR [--fuzz N]
+
+DIR holds `torch/`. Positions may shift, as with `git apply`; context must match exactly, unless --fuzz N lets up to N
+lines at the outside of a hunk's context differ, as `patch -F N` does. Everything is applied in memory first: when a
+hunk fails, nothing is written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from unidiff import Hunk
+
+from build_scripts.errors import BuildError, run_main
+from build_scripts.layout import PATCHES
+from build_scripts.series import Patch, read_series
+
+# Reads a file of the base by its path in the wheel ("torch/..."); None if there is no such file.
+Reader = Callable[[str], bytes | None]
+_COLUMN = 76
+
+
+@dataclass(frozen=True)
+class HunkReport:
+    """Where a hunk went in: how many lines off its stated position, and with how much fuzz."""
+
+    patch: str
+    path: str
+    hunk: int
+    line: int
+    offset: int
+    fuzz: int
+
+    def __str__(self) -> str:
+        moved = f", offset {self.offset:+d}" if self.offset else ""
+        fuzzy = f", fuzz {self.fuzz}" if self.fuzz else ""
+        return f"patches/{self.patch}: hunk {self.hunk} of {self.path} at line {self.line}{moved}{fuzzy}"
+
+
+def _context_around(hunk: Hunk) -> tuple[int, int]:
+    """How many context lines lead and trail the hunk."""
+    kinds = [line.is_context for line in hunk]
+    leading = kinds.index(False) if False in kinds else len(kinds)
+    trailing = kinds[::-1].index(False) if False in kinds else 0
+    return leading, trailing
+
+
+def _find(lines: Sequence[str], wanted: Sequence[str], guess: int, *, at_start: bool, at_end: bool) -> int | None:
+    """The position nearest to `guess` at which `wanted` stands in `lines`."""
+    last = len(lines) - len(wanted)
+    if last < 0:
+        return None
+    for distance in range(max(guess, last - guess) + 1):
+        for position in dict.fromkeys((guess + distance, guess - distance)):
+            if not 0 <= position <= last:
+                continue
+            if (at_start and position != 0) or (at_end and position != last):
+                continue
+            if lines[position : position + len(wanted)] == wanted:
+                return position
+    return None
+
+
+def _failure(
+    patch: str, path: str, number: int, wanted: Sequence[str], lines: Sequence[str], guess: int, fuzz: int
+) -> str:
+    """The expected and found lines side by side, at the place of the file that is most like the hunk."""
+
+    def likeness(position: int) -> tuple[int, int]:
+        found = lines[position : position + len(wanted)]
+        equal = sum(a == b for a, b in zip(wanted, found, strict=False))
+        return equal, -abs(position - guess)
+
+    place = max(range(max(1, len(lines) - len(wanted) + 1)), key=likeness)
+    rows = []
+    for index, want in enumerate(wanted):
+        found = lines[place + index] if place + index < len(lines) else "<end of file>\n"
+        mark = " " if found == want else "!"
+        left, right = (text.rstrip("\n").expandtabs()[:_COLUMN] for text in (want, found))
+        rows.append(f"  {place + index + 1:>6} {mark} {left:<{_COLUMN}} | {right}".rstrip())
+    heading = f"  {'line':>6}   {'expected':<{_COLUMN}} | found"
+    return (
+        f"patches/{patch}: hunk {number} of {path} does not apply (fuzz {fuzz}, whole file searched)\n"
+        + "\n".join([heading, *rows])
+        + "\nnothing was written; rebase the series in a checkout of this base (patches/README.md) and export it"
+    )
+
+
+def apply_hunks(patch: str, path: str, text: str, hunks: Sequence[Hunk], fuzz: int) -> tuple[str, list[HunkReport]]:
+    """Apply one file's hunks in order. Raises BuildError with both sides of the first hunk that does not fit."""
+    lines = text.splitlines(keepends=True)
+    reports = []
+    shift = 0  # lines added so far, and how far the last hunk was off
+    for number, hunk in enumerate(hunks, start=1):
+        before = [line.value for line in hunk if line.is_context or line.is_removed]
+        after = [line.value for line in hunk if line.is_context or line.is_added]
+        leading, trailing = _context_around(hunk)
+        stated = max(hunk.source_start - 1, 0)
+        for level in range(fuzz + 1):
+            # As in patch(1): fuzz first eats the longer side, so that a hunk at a file's edge keeps its anchor.
+            skip_head = max(0, level + leading - max(leading, trailing))
+            skip_tail = max(0, level + trailing - max(leading, trailing))
+            if skip_head > leading or skip_tail > trailing:
+                continue
+            wanted = before[skip_head : len(before) - skip_tail]
+            position = _find(
+                lines,
+                wanted,
+                stated + shift + skip_head,
+                at_start=level == 0 and hunk.source_start <= 1,
+                at_end=level == 0 and trailing == 0,
+            )
+            if position is not None:
+                break
+        else:
+            raise BuildError(_failure(patch, path, number, before, lines, stated + shift, fuzz))
+        replacement = after[skip_head : len(after) - skip_tail]
+        lines[position : position + len(wanted)] = replacement
+        offset = position - (stated + shift + skip_head)
+        shift += offset + len(replacement) - len(wanted)
+        reports.append(HunkReport(patch, path, number, position + 1, offset, level))
+    return "".join(lines), reports
+
+
+def apply_series(patches: Sequence[Patch], read: Reader, fuzz: int = 0) -> tuple[dict[str, bytes], list[HunkReport]]:
+    """The new contents of every file that the series touches; the base itself is left alone."""
+    changed: dict[str, bytes] = {}
+    reports: list[HunkReport] = []
+    for patch in patches:
+        for file in patch.files:
+            content = changed.get(file.path)
+            if content is None:
+                content = read(file.path)
+            if content is None:
+                raise BuildError(
+                    f"patches/{patch.name}: the base has no {file.path}; a new file belongs in torch_overlay/"
+                )
+            text, hunk_reports = apply_hunks(patch.name, file.path, content.decode("utf-8"), list(file), fuzz)
+            changed[file.path] = text.encode("utf-8")
+            reports += hunk_reports
+    return changed, reports
+
+
+def directory_reader(root: Path) -> Reader:
+    def read(path: str) -> bytes | None:
+        file = root / path
+        return file.read_bytes() if file.is_file() else None
+
+    return read
+
+
+def write_files(root: Path, files: dict[str, bytes]) -> None:
+    """Put the files in place only once every one of them has been written beside its target."""
+    staged = []
+    try:
+        for path, content in files.items():
+            target = root / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            temporary = target.with_name(target.name + ".flydsl-new")
+            staged.append((temporary, target))
+            temporary.write_bytes(content)
+            if target.exists():
+                temporary.chmod(target.stat().st_mode & 0o777)
+        for temporary, target in staged:
+            os.replace(temporary, target)
+    finally:
+        for temporary, _ in staged:
+            temporary.unlink(missing_ok=True)
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Apply the patch series to a directory that holds torch/.")
+    parser.add_argument("--target", type=Path, required=True, help="the directory that holds torch/")
+    parser.add_argument(
+        "--fuzz", type=int, default=0, help="context lines that may differ at a hunk's outside (default 0)"
+    )
+    parser.add_argument("--patches", type=Path, default=PATCHES, help="the folder with the series (default: patches/)")
+    args = parser.parse_args(argv)
+
+    def body() -> int:
+        if not (args.target / "torch").is_dir():
+            raise BuildError(f"{args.target} holds no torch/ folder")
+        changed, reports = apply_series(read_series(args.patches), directory_reader(args.target), args.fuzz)
+        write_files(args.target, changed)
+        for report in reports:
+            print(report)
+        print(f"{len(reports)} hunks in {len(changed)} files applied")
+        return 0
+
+    return run_main(body)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

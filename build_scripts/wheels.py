@@ -1,0 +1,126 @@
+"""What a torch wheel says about itself, and whether its parts agree."""
+
+from __future__ import annotations
+
+import email
+import re
+import zipfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.version import Version
+
+from build_scripts.errors import BuildError
+from build_scripts.pins import Pins
+
+PROVENANCE = "flydsl_provenance.json"
+UPSTREAM_INTEGRATION = "torch/_inductor/codegen/flydsl"
+_VERSION_LINE = re.compile(rb"^__version__ = '([^']+)'$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Wheel:
+    path: Path
+    version: Version
+    # The version as the wheel spells it; "2.13.0+cpu".
+    version_text: str
+    # "cp311-cp311-manylinux_2_28_x86_64", as in the file name.
+    tags: str
+    dist_info: str
+    names: tuple[str, ...]
+
+
+def replace_version_line(content: bytes, old: str, new: str) -> bytes:
+    """torch/version.py with its one `__version__` line changed."""
+    found = [match.decode() for match in _VERSION_LINE.findall(content)]
+    if found != [old]:
+        raise BuildError(f"torch/version.py sets __version__ to {found}, expected one line with {old!r}")
+    return _VERSION_LINE.sub(f"__version__ = '{new}'".encode(), content)
+
+
+def version_of_module(content: bytes) -> str | None:
+    match = _VERSION_LINE.search(content)
+    return match[1].decode() if match else None
+
+
+def version_problems(path: Path, archive: zipfile.ZipFile) -> list[str]:
+    """Disagreements between file name, dist-info folder, METADATA and torch/version.py."""
+    fields = path.name.split("-")
+    in_name = fields[1] if len(fields) > 1 else "(no version)"
+    folders = {name.split("/")[0] for name in archive.namelist() if name.split("/")[0].endswith(".dist-info")}
+    found = {"file name": in_name}
+    for folder in sorted(folders):
+        found[f"folder {folder}"] = folder.removesuffix(".dist-info").partition("-")[2]
+    if len(folders) != 1:
+        return [f"{path.name}: expected one dist-info folder, found {sorted(folders)}"]
+    folder = folders.pop()
+    for member, read in ((f"{folder}/METADATA", _metadata_version), ("torch/version.py", version_of_module)):
+        try:
+            found[member] = read(archive.read(member)) or "(no version)"
+        except KeyError:
+            found[member] = "(missing)"
+    if len(set(found.values())) == 1:
+        return []
+    return [f"{path.name}: versions differ: " + ", ".join(f"{where} {value}" for where, value in found.items())]
+
+
+def _metadata_version(content: bytes) -> str | None:
+    return email.message_from_bytes(content).get("Version")
+
+
+def inspect(path: Path) -> Wheel:
+    """Read a torch wheel's names and version. Raises BuildError where it is not a sound torch wheel."""
+    if not path.is_file():
+        raise BuildError(f"there is no wheel {path}")
+    try:
+        name, version, _, _ = parse_wheel_filename(path.name)
+    except InvalidWheelFilename as error:
+        raise BuildError(f"{path.name} is not a wheel's file name: {error}") from error
+    if name != "torch":
+        raise BuildError(f"{path.name} is a wheel of {name}, expected one of torch")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            problems = version_problems(path, archive)
+            names = tuple(archive.namelist())
+    except zipfile.BadZipFile as error:
+        raise BuildError(f"{path} is damaged ({error}): delete it and fetch it again") from error
+    if problems:
+        raise BuildError("; ".join(problems))
+    _, version_text, tags = path.name.removesuffix(".whl").split("-", 2)
+    return Wheel(path, version, version_text, tags, f"torch-{version_text}.dist-info", names)
+
+
+def require_pinned_base(wheel: Wheel, pins: Pins) -> None:
+    """Refuse a base that the series was not made for."""
+    if is_patched(wheel.version, wheel.names):
+        raise BuildError(
+            f"{wheel.path.name} is already patched; pass the wheel it was made from (a torch {pins.base} as published)"
+        )
+    if wheel.version.public != pins.base:
+        raise BuildError(
+            f"{wheel.path.name} is torch {wheel.version.public}, but the series is pinned to {pins.base} "
+            f"(build_scripts/pins.toml); pass a wheel of torch {pins.base}"
+        )
+    require_no_upstream_integration(wheel.path.name, wheel.names)
+    python_tag = wheel.tags.split("-")[0]
+    if pins.python_tag not in python_tag.split("."):
+        raise BuildError(
+            f"{wheel.path.name} is for {python_tag}, but this project is pinned to {pins.python_tag}; "
+            f"pass the wheel for Python {pins.python}"
+        )
+
+
+def require_no_upstream_integration(shown: str, names: Iterable[str]) -> None:
+    if any(name.startswith(UPSTREAM_INTEGRATION + "/") for name in names):
+        raise BuildError(
+            f"{shown} already holds {UPSTREAM_INTEGRATION}: this PyTorch ships a FlyDSL integration of its own; use it "
+            "unpatched"
+        )
+
+
+def is_patched(version: Version, names: Iterable[str]) -> bool:
+    local = (version.local or "").split(".")
+    marked = any(part.startswith("flydsl") for part in local)
+    return marked or any(name.endswith(f".dist-info/{PROVENANCE}") for name in names)
