@@ -10,7 +10,6 @@ hunk fails, nothing is written.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from pathlib import Path
 if not __package__:  # run as a file
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from unidiff import Hunk
+from unidiff.patch import Hunk
 
 from build_scripts.errors import BuildError, run_main
 from build_scripts.layout import PATCHES
@@ -172,7 +171,7 @@ def write_files(root: Path, files: dict[str, bytes]) -> None:
             if target.exists():
                 temporary.chmod(target.stat().st_mode & 0o777)
         for temporary, target in staged:
-            os.replace(temporary, target)
+            temporary.replace(target)
     finally:
         for temporary, _ in staged:
             temporary.unlink(missing_ok=True)

@@ -2,8 +2,8 @@
 
     python -m build_scripts.checkout DIR [--base WHEEL_OR_VERSION] [--index URL]
 
-The first commit, tagged `base`, is the base as published; each patch of patches/series is a commit on top. Commit, amend
-or rebase there, then run `python -m build_scripts.export DIR`.
+The first commit, tagged `base`, is the base as published; each patch of patches/series is a commit on top. Commit,
+amend or rebase there, then run `python -m build_scripts.export DIR`.
 """
 
 from __future__ import annotations

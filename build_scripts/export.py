@@ -22,11 +22,30 @@ from build_scripts.layout import PATCHES
 from build_scripts.series import parse_patch, patch_problems, read_order, slug_of
 
 # Every option that could change a byte is stated, so that git's defaults of another version or user do not matter.
-_FORMAT = (
-    "format-patch --stdout -1 --zero-commit --no-signature --no-numbered --no-thread --no-stat --no-attach --no-renames "
-    "--no-color --no-ext-diff --no-textconv --no-indent-heuristic --full-index --unified=3 --inter-hunk-context=0 "
-    "--diff-algorithm=myers --src-prefix=a/ --dst-prefix=b/ --subject-prefix=PATCH --no-encode-email-headers"
-).split()
+_FORMAT = [
+    "format-patch",
+    "--stdout",
+    "-1",
+    "--zero-commit",
+    "--no-signature",
+    "--no-numbered",
+    "--no-thread",
+    "--no-stat",
+    "--no-attach",
+    "--no-renames",
+    "--no-color",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--no-indent-heuristic",
+    "--full-index",
+    "--unified=3",
+    "--inter-hunk-context=0",
+    "--diff-algorithm=myers",
+    "--src-prefix=a/",
+    "--dst-prefix=b/",
+    "--subject-prefix=PATCH",
+    "--no-encode-email-headers",
+]
 
 
 def export_patches(folder: Path) -> dict[str, str]:

@@ -13,8 +13,8 @@ if not __package__:  # run as a file
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from packaging.version import InvalidVersion, Version
-from unidiff import PatchedFile, PatchSet
 from unidiff.errors import UnidiffParseError
+from unidiff.patch import PatchedFile, PatchSet
 
 from build_scripts.digest import named_sha256
 from build_scripts.errors import BuildError

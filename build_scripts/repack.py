@@ -1,0 +1,173 @@
+"""Make the patched wheel from a base wheel, the series and the overlay.
+
+    python -m build_scripts.repack WHEEL --out DIR
+
+Python files change, compiled ones are copied as they are. The wheel gets a local version of its own (2.13.0+cpu becomes
+2.13.0+cpu.flydsl1, 2.13.0 becomes 2.13.0+flydsl1), and file name, METADATA, dist-info folder and torch/version.py agree
+on it. The same inputs give the same bytes. `flydsl_provenance.json` in the dist-info folder says what it was made from.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from packaging.version import Version
+
+from build_scripts import record
+from build_scripts.apply import HunkReport, apply_series
+from build_scripts.digest import file_sha256
+from build_scripts.errors import BuildError, run_main
+from build_scripts.lay import check_overlay, overlay_sha256, read_overlay
+from build_scripts.layout import DIST, OVERLAY, PATCHES
+from build_scripts.pins import Pins, read_pins
+from build_scripts.series import read_series, series_sha256
+from build_scripts.wheels import PROVENANCE, Wheel, inspect, replace_version_line, require_pinned_base
+from build_scripts.zipcopy import ZipCopier
+
+_METADATA_VERSION = re.compile(rb"^Version: .*$", re.MULTILINE)
+_VERSION_MODULE = "torch/version.py"
+
+
+@dataclass(frozen=True)
+class Repacked:
+    path: Path
+    version: str
+    hunks: list[HunkReport]
+    overlay_files: int
+
+
+def patched_version(base: Version, pins: Pins) -> str:
+    local = f"{base.local}.{pins.local_suffix}" if base.local else pins.local_suffix
+    return f"{base.public}+{local}"
+
+
+def wheel_file_name(wheel: Wheel, version: str) -> str:
+    return f"torch-{version}-{wheel.tags}.whl"
+
+
+def provenance(wheel: Wheel, pins: Pins, patches: Path, overlay: Path) -> dict[str, object]:
+    """What a patched wheel was made from; `check` recomputes it."""
+    return {
+        "format": 1,
+        "project_version": pins.project_version,
+        "base": {"file": wheel.path.name, "version": wheel.version_text, "sha256": file_sha256(wheel.path)},
+        **source_provenance(patches, overlay),
+    }
+
+
+def source_provenance(patches: Path, overlay: Path) -> dict[str, object]:
+    """The part that depends on this repository alone."""
+    series = read_series(patches)
+    files = read_overlay(overlay)
+    return {
+        "series": {"sha256": series_sha256(series), "patches": [patch.name for patch in series]},
+        "overlay": {"sha256": overlay_sha256(files), "files": list(files)},
+    }
+
+
+def new_metadata(content: bytes, version: str) -> bytes:
+    """METADATA with another version; the header ends at the first empty line."""
+    header, separator, rest = content.partition(b"\n\n")
+    header, count = _METADATA_VERSION.subn(f"Version: {version}".encode(), header)
+    if count != 1:
+        raise BuildError(f"METADATA has {count} lines 'Version:', expected one")
+    return header + separator + rest
+
+
+def _new_contents(
+    wheel: Wheel, archive: zipfile.ZipFile, version: str, pins: Pins, patches: Path, overlay: Path
+) -> tuple[dict[str, bytes], list[HunkReport], int]:
+    """New content by the member's name in the base, or by its final name where the base has no such member."""
+    names = set(wheel.names)
+
+    def read(path: str) -> bytes | None:
+        return archive.read(path) if path in names else None
+
+    contents, hunks = apply_series(read_series(patches), read)
+    if _VERSION_MODULE in contents:
+        raise BuildError(f"the series touches {_VERSION_MODULE}, which repacking rewrites")
+    files = read_overlay(overlay)
+    check_overlay(files, names)
+    contents |= files
+    contents[_VERSION_MODULE] = replace_version_line(archive.read(_VERSION_MODULE), wheel.version_text, version)
+    metadata = f"{wheel.dist_info}/METADATA"
+    contents[metadata] = new_metadata(archive.read(metadata), version)
+    text = json.dumps(provenance(wheel, pins, patches, overlay), indent=1, sort_keys=True) + "\n"
+    contents[f"{wheel.dist_info}/{PROVENANCE}"] = text.encode()
+    return contents, hunks, len(files)
+
+
+def repack(base: Path, out: Path, pins: Pins, *, patches: Path = PATCHES, overlay: Path = OVERLAY) -> Repacked:
+    """Write the patched wheel into `out`. Nothing is written there unless all of it succeeds."""
+    wheel = inspect(base)
+    require_pinned_base(wheel, pins)
+    version = patched_version(wheel.version, pins)
+    record_name = f"{wheel.dist_info}/RECORD"
+
+    def final(name: str) -> str:
+        prefix = f"torch-{wheel.version_text}."  # the .dist-info folder, and .data where there is one
+        return f"torch-{version}.{name.removeprefix(prefix)}" if name.startswith(prefix) else name
+
+    target = out / wheel_file_name(wheel, version)
+    temporary = out / (target.name + ".partial")
+    with base.open("rb") as stream, zipfile.ZipFile(stream) as archive:
+        contents, hunks, overlay_files = _new_contents(wheel, archive, version, pins, patches, overlay)
+        unchanged = {
+            line.path: line
+            for line in record.parse(archive.read(record_name).decode("utf-8"))
+            if line.path not in contents and line.path != record_name
+        }
+        missing = [name for name in wheel.names if not name.endswith("/") and name not in unchanged | contents]
+        if missing != [record_name]:
+            raise BuildError(f"RECORD of {base.name} does not list {', '.join(missing[:3])}: the wheel is damaged")
+        template = archive.getinfo(f"{wheel.dist_info}/METADATA")
+        lines = []
+        out.mkdir(parents=True, exist_ok=True)
+        try:
+            with ZipCopier(archive, stream, temporary) as copier:
+                for info in archive.infolist():
+                    name = info.filename
+                    if name == record_name:
+                        continue
+                    if name in contents:
+                        copier.write(final(name), contents[name], info)
+                        lines.append(record.line_of(final(name), contents.pop(name)))
+                    else:
+                        copier.copy(info, final(name))
+                        if name in unchanged:
+                            lines.append(unchanged[name]._replace(path=final(name)))
+                for name, content in contents.items():
+                    copier.write(final(name), content, template)
+                    lines.append(record.line_of(final(name), content))
+                lines.append(record.Line(final(record_name), "", ""))
+                copier.write(final(record_name), record.render(lines).encode(), template)
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
+    return Repacked(target, version, hunks, overlay_files)
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Make the patched wheel from a base wheel on disk.")
+    parser.add_argument("wheel", type=Path, help="the base wheel")
+    parser.add_argument("--out", type=Path, default=DIST, help="the folder for the patched wheel (default: dist/)")
+    args = parser.parse_args(argv)
+
+    def body() -> int:
+        print(repack(args.wheel, args.out, read_pins()).path)
+        return 0
+
+    return run_main(body)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

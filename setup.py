@@ -1,0 +1,65 @@
+"""Makes the patched torch wheel by driving build_scripts; nothing is compiled.
+
+    python setup.py bdist_wheel          pip wheel . --no-deps          pip install .
+
+The base is the wheel named by the environment variable TORCH_BASE_WHEEL, or the pinned version as pip finds it; an index
+of its own is passed as TORCH_BASE_INDEX.
+"""
+
+import os
+import sys
+import zipfile
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.dist_info import dist_info
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # a PEP 517 build does not run in the script's folder
+
+from build_scripts.build_wheel import build_wheel
+from build_scripts.errors import BuildError
+from build_scripts.fetch import fetch
+from build_scripts.pins import read_pins
+from build_scripts.repack import new_metadata, patched_version
+from build_scripts.wheels import inspect
+
+INDEX = os.environ.get("TORCH_BASE_INDEX")
+NEEDS_BASE = {"bdist_wheel", "dist_info"}
+
+
+class RepackWheel(bdist_wheel):
+    """`bdist_wheel` whose result is the repacked base."""
+
+    def run(self) -> None:
+        result = build_wheel(None, INDEX, Path(self.dist_dir or "dist"))
+        self.distribution.dist_files.append(
+            ("bdist_wheel", self.distribution.python_requires or "any", str(result.path))
+        )
+
+
+class RepackMetadata(dist_info):
+    """`dist_info` with the METADATA that the repacked wheel will have, so that pip sees its requirements."""
+
+    def run(self) -> None:
+        base = inspect(fetch(None, INDEX, read_pins()))
+        version = patched_version(base.version, read_pins())
+        folder = Path(self.output_dir or ".") / f"torch-{version}.dist-info"
+        folder.mkdir(parents=True, exist_ok=True)
+        with zipfile.ZipFile(base.path) as archive:
+            metadata = archive.read(f"{base.dist_info}/METADATA")
+        (folder / "METADATA").write_bytes(new_metadata(metadata, version))
+
+
+if __name__ == "__main__":
+    try:
+        pins = read_pins()
+        setup(
+            name="torch",
+            version=f"{pins.base}+{pins.local_suffix}",
+            packages=[],
+            py_modules=[],
+            cmdclass={"bdist_wheel": RepackWheel, "dist_info": RepackMetadata},
+        )
+    except BuildError as error:
+        sys.exit(f"error: {error}")
