@@ -57,7 +57,7 @@ template <unsigned M, unsigned N, unsigned K, unsigned B, F FA, F FB>
 void dense_f32(const MfmaOp& op, const MfmaOperands& x) {
   constexpr KOrder a_order{K * M * B / 64, 64 / (M * B), false}, b_order{K * N * B / 64, 64 / (N * B), false};
   alignas(32) float a[K * M * B], b[K * N * B];
-  unpack_f32<FA>(x.a, M * B, a_order, a);
+  unpack_f32<FA, log2_surplus(FA) + log2_surplus(FB)>(x.a, M * B, a_order, a);
   unpack_f32<FB>(x.b, N * B, b_order, b);
   if (op.cbsz) broadcast_blocks(op, a, K);
   const Addend c = addend_f32(x);
@@ -85,8 +85,8 @@ template <unsigned M, unsigned N, unsigned K, unsigned B>
 void dense_i8(const MfmaOp& op, const MfmaOperands& x) {
   constexpr KOrder a_order{K * M * B / 64, 64 / (M * B), false}, b_order{K * N * B / 64, 64 / (N * B), false};
   alignas(32) int32_t a[K / 2 * M * B], b[K / 2 * N * B];
-  unpack_i16<F::i8>(x.a, M * B, a_order, a);
-  unpack_i16<F::i8>(x.b, N * B, b_order, b);
+  unpack_i8(x.a, M * B, a_order, a);
+  unpack_i8(x.b, N * B, b_order, b);
   if (op.cbsz) broadcast_blocks(op, a, K / 2);
   const AddendInt c = addend_i32(x);
   int32_t* d = reinterpret_cast<int32_t*>(x.d);
@@ -159,29 +159,28 @@ void unpack_any_f32(F format, Registers regs, float* panel) {
   }
 }
 
-template <unsigned W, unsigned K>
-void unpack_any_i16(F format, Registers regs, int32_t* panel) {
-  constexpr KOrder order{K * W / 64, 64 / W, false};
-  switch (format) {
-    case F::fp6: return unpack_i16<F::fp6>(regs, W, order, panel);
-    case F::bf6: return unpack_i16<F::bf6>(regs, W, order, panel);
-    default: return unpack_i16<F::fp4>(regs, W, order, panel);
-  }
-}
-
 // Scales of one operand as [k / 32][row]: lane kb * rows + row holds the scale of that row and block of 32.
 struct ScalePanel {
-  float value[64];
-  int32_t exponent[64];
-  bool extreme = false;  // an exponent that might take a sum out of the range of f32
+  alignas(32) float value[64];
+  alignas(32) int32_t exponent[64];
+  bool extreme = false;  // holds a finite scale beyond 2^+-80, with which a sum might leave the range of f32
   void read(const uint32_t* scale, unsigned byte) {
-    for (unsigned lane = 0; lane < 64; ++lane) {
-      const uint32_t code = scale[lane] >> (8 * byte) & 0xff;
-      const uint32_t bits = code == 255 ? 0x7fc00000u : code == 0 ? 0x00400000u : code << 23;
-      std::memcpy(&value[lane], &bits, sizeof bits);
-      exponent[lane] = code == 255 ? INT32_MIN / 2 : static_cast<int32_t>(code) - 127;
-      extreme |= code != 255 && (code < 127 - 80 || code > 127 + 80);
+    __m256i found = _mm256_setzero_si256();
+    for (unsigned lane = 0; lane < 64; lane += 8) {
+      const __m256i shifted = _mm256_srl_epi32(load8(scale + lane), _mm_cvtsi32_si128(static_cast<int>(8 * byte)));
+      const __m256i code = _mm256_and_si256(shifted, _mm256_set1_epi32(255));
+      const __m256i nan = _mm256_cmpeq_epi32(code, _mm256_set1_epi32(255));
+      // 0 is 2^-127, a denormal; 255 gets the exponent of NaN from the shift and needs a fraction.
+      __m256i bits = _mm256_max_epi32(_mm256_slli_epi32(code, 23), _mm256_set1_epi32(0x00400000));
+      bits = _mm256_or_si256(bits, _mm256_and_si256(nan, _mm256_set1_epi32(0x7fc00000)));
+      const __m256i power = _mm256_sub_epi32(code, _mm256_set1_epi32(127));
+      found = _mm256_or_si256(found, _mm256_andnot_si256(nan, _mm256_cmpgt_epi32(_mm256_abs_epi32(power),
+                                                                                 _mm256_set1_epi32(80))));
+      _mm256_store_ps(value + lane, _mm256_castsi256_ps(bits));
+      _mm256_store_si256(reinterpret_cast<__m256i*>(exponent + lane),
+                         _mm256_blendv_epi8(power, _mm256_set1_epi32(INT32_MIN / 2), nan));
     }
+    extreme = !_mm256_testz_si256(found, found);
   }
 };
 
@@ -189,36 +188,27 @@ template <unsigned M, unsigned N, unsigned K>
 void f8f6f4(const MfmaOp& op, const MfmaOperands& x) {
   ScalePanel scale_a, scale_b;
   BlockScales scales;
+  Scaling scaling = Scaling::none;
   if (op.scaled) {
     scale_a.read(x.scale_a, x.scale_a_byte);
     scale_b.read(x.scale_b, x.scale_b_byte);
-    scales.a = scale_a.value;
-    scales.b = scale_b.value;
-    scales.a_stride = M;
-    scales.b_stride = N;
-    if (scale_a.extreme) {
-      scales.a_exponent = scale_a.exponent;
-      scales.b_exponent = scale_b.exponent;
-    }
+    scales = {scale_a.value, scale_b.value, scale_a.exponent, scale_b.exponent, M, N};
+    scaling = scale_a.extreme ? Scaling::exponents : Scaling::factors;
   }
   const Addend c = addend_f32(x);
   float* d = reinterpret_cast<float*>(x.d);
-  if (is_8bit(op.a) || is_8bit(op.b)) {
-    alignas(32) float a[K * M], b[K * N];
-    unpack_any_f32<M, K>(op.a, x.a, a);
-    unpack_any_f32<N, K>(op.b, x.b, b);
-    return tile_blocks<SumF32, M, N>(a, b, K / 32, scales, c, d);
-  }
-  alignas(32) int32_t a[K / 2 * M], b[K / 2 * N];
-  scales.unit = 1.0f / static_cast<float>(1 << (integer_scale_log2(op.a) + integer_scale_log2(op.b)));
   if (op.a == F::fp4 && op.b == F::fp4) {
+    alignas(32) int32_t a[K / 4 * M], b[K / 4 * N];
     unpack_fp4_bytes(x.a, M, {K * M / 64, 64 / M, false}, SumFp4::offset, a);
     unpack_fp4_bytes(x.b, N, {K * N / 64, 64 / N, false}, 0, b);
-    return tile_blocks<SumFp4, M, N>(a, b, K / 32, scales, c, d);
+    scales.unit = 0.25f;
+    return tile_blocks<SumFp4, M, N, K>(a, b, scaling, scales, c, d);
   }
-  unpack_any_i16<M, K>(op.a, x.a, a);
-  unpack_any_i16<N, K>(op.b, x.b, b);
-  tile_blocks<SumI16, M, N>(a, b, K / 32, scales, c, d);
+  alignas(32) float a[K * M], b[K * N];
+  unpack_any_f32<M, K>(op.a, x.a, a);
+  unpack_any_f32<N, K>(op.b, x.b, b);
+  scales.unit = power_of_two(log2_surplus(op.a) + log2_surplus(op.b));
+  tile_blocks<SumF32, M, N, K>(a, b, scaling, scales, c, d);
 }
 
 // ---- the instructions ---------------------------------------------------------------------------------------------------

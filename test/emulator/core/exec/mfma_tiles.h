@@ -110,17 +110,22 @@ void tile_i32(const int32_t* a, unsigned a_stride, const int32_t* b, unsigned b_
 }
 
 // Block scales of the f8f6f4 instructions, [k / 32][row or column], and how they are applied to a block's sum.
-struct BlockScales {
-  const float* a = nullptr;  // nullptr: no scales
-  const float* b = nullptr;
-  unsigned a_stride = 0, b_stride = 0;
-  // a * sum might leave the range of f32 although a * b * sum does not: use the exponents instead.
-  const int32_t* a_exponent = nullptr;  // set only then; INT32_MIN / 2 stands for NaN
-  const int32_t* b_exponent = nullptr;
-  float unit = 1.0f;  // value of 1 in an integer sum
+enum class Scaling {
+  none,
+  factors,    // scale_a * sum stays inside f32
+  exponents,  // it might not, although scale_a * scale_b * sum does
 };
 
-inline __m256 power_of_two(__m256i exponent) {  // -126..127
+struct BlockScales {
+  const float* a = nullptr;
+  const float* b = nullptr;
+  const int32_t* a_exponent = nullptr;  // INT32_MIN / 2 stands for NaN
+  const int32_t* b_exponent = nullptr;
+  unsigned a_stride = 0, b_stride = 0;
+  float unit = 1.0f;  // a power of two that every sum is still to be multiplied by
+};
+
+inline __m256 exp2_int(__m256i exponent) {  // -126..127
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(exponent, _mm256_set1_epi32(127)), 23));
 }
 
@@ -131,23 +136,25 @@ inline __m256 add_extreme(__m256 sum, int32_t a, __m256i b, __m256 acc) {
   const __m256i nan = _mm256_cmpgt_epi32(_mm256_set1_epi32(-1000), total);
   const __m256i clamped = _mm256_max_epi32(_mm256_min_epi32(total, _mm256_set1_epi32(200)), _mm256_set1_epi32(-200));
   const __m256i half = _mm256_srai_epi32(clamped, 1);
-  const __m256 scaled = _mm256_mul_ps(sum, power_of_two(half));
-  const __m256 result = _mm256_fmadd_ps(scaled, power_of_two(_mm256_sub_epi32(clamped, half)), acc);
+  const __m256 scaled = _mm256_mul_ps(sum, exp2_int(half));
+  const __m256 result = _mm256_fmadd_ps(scaled, exp2_int(_mm256_sub_epi32(clamped, half)), acc);
   return _mm256_or_ps(result, _mm256_castsi256_ps(nan));
 }
 
+template <Scaling S>
 inline __m256 add_block(__m256 sum, const BlockScales& s, unsigned kb, unsigned row, unsigned column, __m256 acc) {
-  if (s.a_exponent) {
-    sum = _mm256_mul_ps(sum, _mm256_set1_ps(s.unit));
-    return add_extreme(sum, s.a_exponent[kb * s.a_stride + row],
-                       _mm256_loadu_si256(reinterpret_cast<const __m256i*>(s.b_exponent + kb * s.b_stride + column)), acc);
+  if constexpr (S == Scaling::none) {
+    return _mm256_fmadd_ps(sum, _mm256_set1_ps(s.unit), acc);
+  } else if constexpr (S == Scaling::factors) {
+    const __m256 scaled = _mm256_mul_ps(sum, _mm256_set1_ps(s.a[kb * s.a_stride + row] * s.unit));
+    return _mm256_fmadd_ps(scaled, _mm256_loadu_ps(s.b + kb * s.b_stride + column), acc);
+  } else {
+    const __m256i b = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(s.b_exponent + kb * s.b_stride + column));
+    return add_extreme(_mm256_mul_ps(sum, _mm256_set1_ps(s.unit)), s.a_exponent[kb * s.a_stride + row], b, acc);
   }
-  if (!s.a) return _mm256_fmadd_ps(sum, _mm256_set1_ps(s.unit), acc);
-  const __m256 scaled = _mm256_mul_ps(sum, _mm256_set1_ps(s.a[kb * s.a_stride + row] * s.unit));
-  return _mm256_fmadd_ps(scaled, _mm256_loadu_ps(s.b + kb * s.b_stride + column), acc);
 }
 
-// f8f6f4, sums of 32 elements by three routes with the same result wherever more than one applies.
+// f8f6f4, sums of 32 elements by two routes; fp4 by fp4 would have the same result by either.
 struct SumF32 {  // panels of f32: a chain of fused multiply-adds in ascending k, beginning with 0
   using Element = float;
   static constexpr unsigned rows_per_block = 32;
@@ -162,31 +169,6 @@ struct SumF32 {  // panels of f32: a chain of fused multiply-adds in ascending k
         low[r] = _mm256_fmadd_ps(element, b_low, low[r]);
         high[r] = _mm256_fmadd_ps(element, b_high, high[r]);
       }
-    }
-  }
-};
-
-struct SumI16 {  // panels of 16-bit pairs; exact
-  using Element = int32_t;
-  static constexpr unsigned rows_per_block = 16;
-  static void run(const int32_t* a, unsigned a_stride, const int32_t* b, unsigned b_stride, __m256 (&low)[4],
-                  __m256 (&high)[4]) {
-    __m256i sum_low[4], sum_high[4];
-    for (unsigned r = 0; r < 4; ++r) sum_low[r] = sum_high[r] = _mm256_setzero_si256();
-#pragma GCC unroll 4
-    for (unsigned p = 0; p < 16; ++p, a += a_stride, b += b_stride) {
-      const __m256i b_low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b));
-      const __m256i b_high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b + 8));
-#pragma GCC unroll 4
-      for (unsigned r = 0; r < 4; ++r) {
-        const __m256i pair = _mm256_set1_epi32(a[r]);
-        sum_low[r] = _mm256_add_epi32(sum_low[r], _mm256_madd_epi16(pair, b_low));
-        sum_high[r] = _mm256_add_epi32(sum_high[r], _mm256_madd_epi16(pair, b_high));
-      }
-    }
-    for (unsigned r = 0; r < 4; ++r) {
-      low[r] = _mm256_cvtepi32_ps(sum_low[r]);
-      high[r] = _mm256_cvtepi32_ps(sum_high[r]);
     }
   }
 };
@@ -223,31 +205,35 @@ struct SumFp4 {
 };
 
 // D = C + sum over blocks of 32 of (scale_a * scale_b * block's sum), blocks in ascending k, each added with one rounding.
-template <class Sum, unsigned M, unsigned N>
-void tile_blocks(const typename Sum::Element* a, const typename Sum::Element* b, unsigned blocks, const BlockScales& scales,
-                 Addend c, float* d) {
+template <class Sum, unsigned M, unsigned N, unsigned K, Scaling S>
+void tile_blocks(const typename Sum::Element* a, const typename Sum::Element* b, const BlockScales& scales, Addend c,
+                 float* d) {
   for (unsigned i = 0; i < M; i += 4) {
     unsigned offset[4];
     for (unsigned r = 0; r < 4; ++r) offset[r] = row_offset(M, N, 0, i + r);
     for (unsigned j = 0; j < N; j += 16) {
-      __m256 acc_low[4], acc_high[4];
-      for (unsigned r = 0; r < 4; ++r) {
-        acc_low[r] = c.load(offset[r] + j);
-        acc_high[r] = c.load(offset[r] + j + 8);
-      }
-      for (unsigned kb = 0; kb < blocks; ++kb) {
+      // The accumulators stay in D between blocks: the sums need the vector registers.
+      for (unsigned kb = 0; kb < K / 32; ++kb) {
         __m256 low[4], high[4];
         Sum::run(a + kb * Sum::rows_per_block * M + i, M, b + kb * Sum::rows_per_block * N + j, N, low, high);
+        const Addend acc = kb == 0 ? c : Addend{d, 0.0f};
         for (unsigned r = 0; r < 4; ++r) {
-          acc_low[r] = add_block(low[r], scales, kb, i + r, j, acc_low[r]);
-          acc_high[r] = add_block(high[r], scales, kb, i + r, j + 8, acc_high[r]);
+          float* out = d + offset[r] + j;
+          _mm256_storeu_ps(out, add_block<S>(low[r], scales, kb, i + r, j, acc.load(offset[r] + j)));
+          _mm256_storeu_ps(out + 8, add_block<S>(high[r], scales, kb, i + r, j + 8, acc.load(offset[r] + j + 8)));
         }
       }
-      for (unsigned r = 0; r < 4; ++r) {
-        _mm256_storeu_ps(d + offset[r] + j, acc_low[r]);
-        _mm256_storeu_ps(d + offset[r] + j + 8, acc_high[r]);
-      }
     }
+  }
+}
+
+template <class Sum, unsigned M, unsigned N, unsigned K>
+void tile_blocks(const typename Sum::Element* a, const typename Sum::Element* b, Scaling scaling, const BlockScales& scales,
+                 Addend c, float* d) {
+  switch (scaling) {
+    case Scaling::none: return tile_blocks<Sum, M, N, K, Scaling::none>(a, b, scales, c, d);
+    case Scaling::factors: return tile_blocks<Sum, M, N, K, Scaling::factors>(a, b, scales, c, d);
+    case Scaling::exponents: return tile_blocks<Sum, M, N, K, Scaling::exponents>(a, b, scales, c, d);
   }
 }
 
