@@ -1,0 +1,79 @@
+"""The source of a generated FlyDSL kernel module.
+
+A module holds the kernel's compile-time parameters as literals and two entries. M, N, K and the strides are read from
+the tensors at the call, so problems that share a configuration share a module. The text depends on the parameters
+alone: it is equal in every process, and so is its hash.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+
+MAIN_SUFFIX = "main"
+PRECOMPILE_SUFFIX = "precompile"
+
+_GEMM_MODULE = '''\
+import functools
+
+from torch._inductor.kernel.flydsl.gemm import compile_gemm
+from torch._inductor.kernel.flydsl.gemm_config import {config_classes}
+
+SPEC = {spec}
+
+
+@functools.cache
+def _kernel():
+    return compile_gemm(SPEC)
+
+
+def {name}_precompile():
+    """Compile into FlyDSL's disk cache. Needs no GPU."""
+    _kernel()
+
+
+def {name}_main(arg_a, arg_b, out, stream):
+    """out[M, N] = arg_a[M, K] @ arg_b[K, N]; arg_b is column-major."""
+    _kernel()(arg_a, arg_b.t(), out, stream)
+'''
+
+
+def literal(value: Any, indent: int = 0) -> str:
+    """``value`` as Python source that rebuilds it.
+
+    Only plain values and dataclasses of them: the repr of anything else may hold an address, and a module whose text
+    differs between processes is never found in a cache.
+    """
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return repr(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        pad = " " * (indent + 4)
+        lines = [
+            f"{pad}{field.name}={literal(getattr(value, field.name), indent + 4)},\n"
+            for field in dataclasses.fields(value)
+            if field.init
+        ]
+        return f"{type(value).__name__}(\n{''.join(lines)}{' ' * indent})"
+    if isinstance(value, tuple):
+        items = ", ".join(literal(item, indent) for item in value)
+        return f"({items},)" if len(value) == 1 else f"({items})"
+    raise TypeError(
+        f"a FlyDSL kernel parameter must be None, bool, int, float, str, a tuple or a dataclass of these, "
+        f"not {type(value).__name__}: {value!r}"
+    )
+
+
+def _dataclass_names(value: Any) -> set[str]:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {type(value).__name__}.union(
+            *(_dataclass_names(getattr(value, field.name)) for field in dataclasses.fields(value))
+        )
+    if isinstance(value, tuple):
+        return set().union(*(_dataclass_names(item) for item in value))
+    return set()
+
+
+def gemm_module(name: str, spec: Any) -> str:
+    """The module of one dense GEMM kernel; ``spec`` is a ``GemmSpec``."""
+    return _GEMM_MODULE.format(name=name, spec=literal(spec), config_classes=", ".join(sorted(_dataclass_names(spec))))

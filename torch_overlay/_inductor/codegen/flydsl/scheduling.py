@@ -1,0 +1,109 @@
+"""From the winning FlyDSL candidate to a kernel and a call in the generated wrapper."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch._inductor import config
+from torch._inductor.codecache import code_hash, get_path
+from torch._inductor.codegen.common import BackendFeature, IndentedBuffer, Kernel
+from torch._inductor.ir import BaseView, ExternKernel, MutableBox
+from torch._inductor.scheduler import BaseSchedulerNode, BaseScheduling, SchedulerNode, WhyNoFuse
+from torch._inductor.utils import get_fused_kernel_name, get_kernel_metadata, Placeholder
+from torch._inductor.virtualized import V
+from torch.utils._ordered_set import OrderedSet
+
+from .buffer import FlyDSLTemplateBuffer
+from .render import gemm_module
+
+
+class FlyDSLKernel(Kernel):
+    """Writes the call of a FlyDSL kernel into the wrapper: tensors as the graph lays them out, and the raw stream."""
+
+    def __init__(self, buffer: FlyDSLTemplateBuffer) -> None:
+        super().__init__()
+        self.buffer = buffer
+
+    def call_kernel(self, name: str, node: Any = None) -> None:
+        call_args: list[str] = []
+        raw_args: list[Any] = []
+        arg_types: list[torch.dtype] = []
+        for argument in self.buffer.inputs:
+            while isinstance(argument, MutableBox):
+                argument = argument.data
+            if isinstance(argument, BaseView):
+                argument = ExternKernel.convert_to_reinterpret_view(argument)
+            call_args.append(argument.codegen_reference())
+            raw_args.append(argument)
+            arg_types.append(argument.get_dtype())
+        call_args.append(self.buffer.get_name())
+        raw_args.append(None)  # the wrapper finds the output by its name
+        arg_types.append(self.buffer.get_dtype())
+        # triton=True selects the calling convention of Python kernels: name.run(..., stream=raw_stream).
+        V.graph.wrapper_code.generate_kernel_call(
+            name, call_args, triton=True, arg_types=arg_types, raw_args=raw_args, raw_keys=[None] * len(raw_args)
+        )
+
+
+class FlyDSLScheduling(BaseScheduling):
+    """Schedules FlyDSL templates; ``CUDACombinedScheduling`` delegates to it. Fuses nothing."""
+
+    @classmethod
+    def get_backend_features(cls, device: torch.device) -> OrderedSet[BackendFeature]:
+        return OrderedSet()
+
+    @staticmethod
+    def is_flydsl_template(node: BaseSchedulerNode) -> bool:
+        return isinstance(node, SchedulerNode) and isinstance(node.node, FlyDSLTemplateBuffer)
+
+    def _refuse_fusion(self, node1: BaseSchedulerNode, node2: BaseSchedulerNode) -> bool:
+        WhyNoFuse(node1, node2)("a FlyDSL template has no prologue, epilogue or horizontal fusion")
+        return False
+
+    can_fuse_vertical = _refuse_fusion
+    can_fuse_horizontal = _refuse_fusion
+
+    def define_kernel(self, source: str, node_schedule: Sequence[BaseSchedulerNode]) -> str:
+        wrapper = V.graph.wrapper_code
+        if source in wrapper.src_to_kernel:
+            return wrapper.src_to_kernel[source]
+        parts = ["flydsl"]
+        if config.triton.descriptive_names:
+            parts.append(get_fused_kernel_name(node_schedule, config.triton.descriptive_names))
+        parts.append(hashlib.sha256(source.encode()).hexdigest()[:8])
+        kernel_name = "_".join(parts)
+        wrapper.src_to_kernel[source] = kernel_name
+        source = source.replace(str(Placeholder.KERNEL_NAME), kernel_name)
+
+        definition = IndentedBuffer()
+        definition.writeline(f"async_compile.flydsl({kernel_name!r}, r'''")
+        definition.splice(source, strip=True)
+        definition.writeline("''')")
+        _, _, path = get_path(code_hash(source.strip()), "py")
+        origins, detailed_origins = get_kernel_metadata(node_schedule, wrapper)
+        wrapper.define_kernel(kernel_name, definition.getvalue(), f"# kernel path: {path}\n{origins}\n{detailed_origins}")
+        return kernel_name
+
+    def codegen_template(
+        self,
+        template_node: BaseSchedulerNode,
+        epilogue_nodes: Sequence[BaseSchedulerNode],
+        prologue_nodes: Sequence[BaseSchedulerNode],
+    ) -> None:
+        if not self.is_flydsl_template(template_node):
+            raise RuntimeError(f"{template_node.get_name()} is not a FlyDSL template")
+        if epilogue_nodes or prologue_nodes:
+            fused = ", ".join(node.get_name() for node in (*prologue_nodes, *epilogue_nodes))
+            raise RuntimeError(f"FlyDSL template {template_node.get_name()} was fused with {fused}; it supports no fusion")
+        buffer = template_node.node
+        kernel = FlyDSLKernel(buffer)
+        template_node.mark_run()
+        with V.set_kernel_handler(kernel):
+            kernel_name = self.define_kernel(gemm_module(str(Placeholder.KERNEL_NAME), buffer.spec), [template_node])
+        self.codegen_comment([template_node], kernel_name)
+        kernel.call_kernel(kernel_name)
+        V.graph.removed_buffers |= kernel.removed_buffers
+        self.free_buffers_in_scheduler()

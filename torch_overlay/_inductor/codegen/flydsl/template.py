@@ -1,0 +1,215 @@
+"""The FLYDSL template of ``aten.mm``: which configurations it offers, and the candidate that a configuration becomes."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Generator
+from typing import Any
+
+import torch
+from torch._inductor import config, ir
+from torch._inductor.autotune_process import TensorMeta
+from torch._inductor.codegen.common import KernelTemplate
+from torch._inductor.ir import Buffer, ChoiceCaller, Layout, TensorBox
+from torch._inductor.kernel.flydsl import gemm_config
+from torch._inductor.kernel_inputs import KernelInputs
+from torch._inductor.template_heuristics.gemm import GemmMaxAutotuneTemplateConfigHeuristics
+from torch._inductor.template_heuristics.registry import register_template_heuristic
+from torch._inductor.utils import do_bench_using_profiling, use_aten_gemm_kernels
+from torch._inductor.virtualized import V
+from torch._native.flydsl import target
+
+from .benchmark_request import FlyDSLBenchmarkRequest
+from .buffer import FlyDSLTemplateBuffer
+from .cache_key import template_source_hash, toolchain_key
+from .compile import CompileBatch, CompileJob, failure_reason
+from .gate import gemm_problem, log
+from .lowering import BACKEND
+from .render import gemm_module
+
+
+# The entry points of a candidate's module. Not the candidate's own name, which counts up within a process: the module's
+# text, and with it its hash, must be the same in the next process.
+_CANDIDATE_KERNEL = "flydsl_mm"
+
+
+def _hold_input_layout(node: Any) -> None:
+    """Rely on a flexible input's present strides, as Triton's templates do.
+
+    With ATen among the choices the strides are only noted, and the scheduler falls back to ATen if another user of the
+    buffer needs others; without, they are frozen now.
+    """
+    while isinstance(node, ir.MutableBox):
+        node = node.data
+    layout = node.get_layout()
+    if not isinstance(layout, ir.FlexibleLayout) or isinstance(node, ir.ReinterpretView):
+        return
+    if not use_aten_gemm_kernels():
+        node.freeze_layout()
+        return
+    V.graph.buffer_layout_constraints.setdefault(node.get_name(), layout.get_fixed_layout_without_freezing())
+
+
+class FlyDSLGemmCaller(ChoiceCaller):
+    """One FlyDSL kernel as a candidate for one GEMM.
+
+    A candidate that cannot be compiled or run is dropped with one warning that names it, never the whole compile.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        input_nodes: list[Buffer],
+        layout: Layout,
+        spec: gemm_config.GemmSpec,
+        batch: CompileBatch,
+    ) -> None:
+        super().__init__(name, input_nodes, layout, description=f"{spec.config.name} {spec.dtype} {spec.arch}")
+        self.spec = spec
+        source = gemm_module(_CANDIDATE_KERNEL, spec)
+        self.bmreq = FlyDSLBenchmarkRequest(
+            _CANDIDATE_KERNEL,
+            [TensorMeta.from_irnodes(node) for node in input_nodes],
+            TensorMeta.from_irnodes(layout),
+            source,
+        )
+        self._job = CompileJob(_CANDIDATE_KERNEL, source)
+        self._batch = batch
+        self._batch.add(self._job)
+
+    def __str__(self) -> str:
+        return f"FlyDSLGemmCaller({self.name}, {self.description})"
+
+    def _drop(self, doing: str, error: Exception) -> None:
+        why = failure_reason(error)
+        log.warning("%s candidate %s (%s) dropped: %s failed: %s", BACKEND, self.name, self.description, doing, why)
+        log.debug("%s", self.name, exc_info=error)
+        self.mark_failed()
+
+    def precompile(self) -> None:
+        if self.failed:
+            return
+        try:
+            self._batch.start()
+            self._job.result()
+        except Exception as error:  # a compiler can raise anything; what it says is in the warning
+            self._drop("compiling", error)
+
+    def benchmark(self, *args: torch.Tensor, out: torch.Tensor) -> float:
+        self.precompile()
+        if self.failed:
+            return float("inf")
+        try:
+            views = self.bmreq.graph_views(args)
+            if config.profile_bandwidth_with_do_bench_using_profiling and not self._benchmark_with_cudagraphs:
+                return do_bench_using_profiling(self.bmreq.make_run_fn(*views, out=out))
+            self.bmreq.benchmark_with_cudagraphs = self._benchmark_with_cudagraphs
+            return self.bmreq.benchmark(*views, out=out)
+        except Exception as error:  # as above, for a launch
+            self._drop("running", error)
+            return float("inf")
+
+    def output_node(self) -> TensorBox:
+        buffer = FlyDSLTemplateBuffer(self.layout, self.input_nodes, self.spec)
+        if "ktc" in self.annotations:
+            buffer.annotations["ktc"] = self.annotations["ktc"]
+        return TensorBox.create(buffer)
+
+    def call_name(self) -> str:
+        return self.name
+
+    def to_callable(self) -> Any:
+        return self.bmreq.make_run_fn
+
+    def hash_key(self) -> str:
+        """Equal in every process. The module's hash covers the configuration and the arch; the first fields are for
+        whoever reads the cache file."""
+        return "-".join(
+            (
+                _CANDIDATE_KERNEL,
+                self.spec.arch,
+                self.spec.config.name,
+                f"flydsl {toolchain_key()}",
+                template_source_hash(),
+                self.bmreq.module_cache_key,
+            )
+        )
+
+    def info_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "backend": BACKEND,
+            "config": self.spec.config.name,
+            "dtype": self.spec.dtype,
+            "arch": self.spec.arch,
+            "flydsl": target.flydsl_version(),
+        }
+
+    def autoheuristic_id(self) -> str:
+        return f"type=flydsl_config={self.spec.config.name}"
+
+
+class FlyDSLGemmTemplate(KernelTemplate):
+    """Makes a candidate from the fields of a ``GemmConfig``."""
+
+    index_counter = itertools.count()
+
+    @property
+    def src_hash(self) -> str:
+        return template_source_hash()
+
+    def generate(  # type: ignore[override]
+        self,
+        *,
+        input_nodes: list[Buffer],
+        layout: Layout,
+        batch: CompileBatch | None = None,
+        **config_fields: Any,
+    ) -> ChoiceCaller:
+        problem = gemm_problem(layout, *input_nodes)
+        if isinstance(problem, str):
+            raise NotImplementedError(problem)
+        gemm = gemm_config.GemmConfig(**config_fields)
+        reason = gemm_config.config_unsupported_reason(problem, gemm)
+        if reason is not None:
+            raise NotImplementedError(f"{gemm.name}: {reason}")
+        for node in input_nodes:
+            _hold_input_layout(node)
+        index = torch.cuda.current_device() if layout.device.index is None else layout.device.index
+        return FlyDSLGemmCaller(
+            f"{self.name}_{next(self.index_counter)}",
+            input_nodes,
+            layout,
+            gemm_config.spec_for(problem, gemm, target.device_arch(index)),
+            CompileBatch() if batch is None else batch,
+        )
+
+
+flydsl_mm_template = FlyDSLGemmTemplate("flydsl_mm")
+
+
+@register_template_heuristic(flydsl_mm_template.uid, "cuda", op_name="mm")
+class FlyDSLMMConfigHeuristics(GemmMaxAutotuneTemplateConfigHeuristics):
+    """One configuration by rule, or with ``config.flydsl_enable_autotuning`` the list to search.
+
+    Configurations travel as plain fields, so that lookup tables and other choices handlers can write them down.
+    """
+
+    def _get_template_configs_impl(
+        self, kernel_inputs: KernelInputs, op_name: str
+    ) -> Generator[dict[str, Any], None, None]:
+        problem = gemm_problem(kernel_inputs.output_layout(flexible=False), *kernel_inputs.nodes())
+        if isinstance(problem, str):
+            return
+        if config.flydsl_enable_autotuning:
+            exhaustive = config.max_autotune_gemm_search_space == "EXHAUSTIVE"
+            candidates = gemm_config.configs(problem, exhaustive=exhaustive)
+        else:
+            by_rule = gemm_config.default_config(problem)
+            candidates = [] if by_rule is None else [by_rule]
+        for gemm in candidates:
+            yield dataclasses.asdict(gemm)
+
+    def get_extra_kwargs(self, kernel_inputs: KernelInputs, op_name: str) -> dict[str, Any]:
+        return {"batch": CompileBatch()}
