@@ -2,8 +2,8 @@
 
     python setup.py bdist_wheel          pip wheel . --no-deps          pip install .
 
-The base is the wheel named by the environment variable TORCH_BASE_WHEEL, or the pinned version as pip finds it; an index
-of its own is passed as TORCH_BASE_INDEX.
+The base is the wheel named by the environment variable TORCH_BASE_WHEEL, or the pinned version as pip finds it; an
+index of its own is passed as TORCH_BASE_INDEX.
 """
 
 import os
@@ -25,7 +25,6 @@ from build_scripts.repack import new_metadata, patched_version
 from build_scripts.wheels import inspect
 
 INDEX = os.environ.get("TORCH_BASE_INDEX")
-NEEDS_BASE = {"bdist_wheel", "dist_info"}
 
 
 class RepackWheel(bdist_wheel):
@@ -33,22 +32,25 @@ class RepackWheel(bdist_wheel):
 
     def run(self) -> None:
         result = build_wheel(None, INDEX, Path(self.dist_dir or "dist"))
-        self.distribution.dist_files.append(
-            ("bdist_wheel", self.distribution.python_requires or "any", str(result.path))
-        )
+        self.distribution.dist_files.append(("bdist_wheel", "any", str(result.path)))
 
 
 class RepackMetadata(dist_info):
     """`dist_info` with the METADATA that the repacked wheel will have, so that pip sees its requirements."""
 
+    dist_info_dir: str  # set by setuptools
+
+    def finalize_options(self) -> None:
+        self.base = inspect(fetch(None, INDEX, read_pins()))
+        self.distribution.metadata.version = patched_version(self.base.version, read_pins())
+        super().finalize_options()
+
     def run(self) -> None:
-        base = inspect(fetch(None, INDEX, read_pins()))
-        version = patched_version(base.version, read_pins())
-        folder = Path(self.output_dir or ".") / f"torch-{version}.dist-info"
-        folder.mkdir(parents=True, exist_ok=True)
-        with zipfile.ZipFile(base.path) as archive:
-            metadata = archive.read(f"{base.dist_info}/METADATA")
-        (folder / "METADATA").write_bytes(new_metadata(metadata, version))
+        super().run()
+        with zipfile.ZipFile(self.base.path) as archive:
+            metadata = archive.read(f"{self.base.dist_info}/METADATA")
+        version = patched_version(self.base.version, read_pins())
+        (Path(self.dist_info_dir) / "METADATA").write_bytes(new_metadata(metadata, version))
 
 
 if __name__ == "__main__":
