@@ -1,0 +1,270 @@
+"""bf16 and fp16 GEMM for gfx950: ``C[M, N] = A[M, K] @ B[N, K]^T``, row-major operands with padded rows allowed.
+
+Contract
+- A, B, C have the same type, bf16 or fp16. Products are exact in fp32 and summed in fp32 by v_mfma_f32_16x16x32 in a fixed
+  order (increasing K), then rounded once to nearest even. The result does not depend on the tile's place, M's or N's tail.
+- M >= 1; N and K multiples of 8; row strides and addresses multiples of 16 bytes. M, N, K and strides are run-time values:
+  one compiled kernel serves all problems of a ``GemmSpec``.
+- Elements of C outside [M, N] (padding of rows) are not written; elements of A and B outside [M, K] and [N, K] are not used.
+
+How: a workgroup computes a tile of C. LDS DMA brings K tiles of A and B into ``stages`` buffers, ``stages - 1`` ahead;
+each wave reads its fragments with ds_read_b128 and keeps its accumulators in registers. One barrier per K tile.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import flydsl.compiler as flyc
+import flydsl.expr as fx
+import torch
+from torch._inductor.runtime.cache_dir_utils import cache_dir
+from torch._native.flydsl import target
+from torch._native.flydsl.cache import KernelCache, source_digest
+from torch._native.flydsl.flydsl_private import wave_uniform
+from torch._native.flydsl.launch import FlyDSLKernel
+
+from .epilogue import store_tile
+from .gemm_config import GemmConfig, GemmProblem, GemmSpec, ITEM_BYTES, MFMA_K, MFMA_MN, config_unsupported_reason
+from .pipeline import bounded_rows, Fragments, TileLoads, wait_for_stage
+from .workgroup_order import tile_of
+
+
+_ELEMENTS = {"bf16": fx.BFloat16, "fp16": fx.Float16}
+_TORCH_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+_ALIGNMENT = 16  # bytes, of every address: LDS DMA, LDS reads and stores move 16 bytes a lane
+
+
+# ---- kernel ----------------------------------------------------------------------------------------------------------
+
+
+class _Accumulators:
+    """A wave's part of C in registers: ``tiles_m x tiles_n`` MFMA tiles, each four fp32 values a lane."""
+
+    def __init__(self, tiles_m: int, tiles_n: int, element: Any) -> None:
+        self.tiles_m, self.tiles_n = tiles_m, tiles_n
+        self._element = element
+        self._atom = fx.make_mma_atom(fx.rocdl.MFMA(MFMA_MN, MFMA_MN, MFMA_K, element))
+
+    def zeros(self) -> list[Any]:
+        return [fx.Vector.filled(4, 0.0, fx.Float32) for _ in range(self.tiles_m * self.tiles_n)]
+
+    def multiply(self, values: list[Any], a: list[Any], b: list[Any]) -> list[Any]:
+        """One MFMA step of every tile. B is the instruction's first operand: a lane then holds 4 columns of one row of C."""
+        return [self._mfma(values[i * self.tiles_n + j], b[j], a[i]) for i in range(self.tiles_m) for j in range(self.tiles_n)]
+
+    def _mfma(self, value: Any, first: Any, second: Any) -> Any:
+        registers = []
+        for vector, element in ((first, self._element), (second, self._element), (value, fx.Float32)):
+            register = fx.make_rmem_tensor(vector.numel, element)
+            register.store(vector)
+            registers.append(register)
+        first_register, second_register, accumulator = registers
+        fx.mma_atom_call(self._atom, accumulator, first_register, second_register, accumulator)
+        return accumulator.load()
+
+    def rows(self, values: list[Any]) -> list[list[Any]]:
+        return [values[i * self.tiles_n : (i + 1) * self.tiles_n] for i in range(self.tiles_m)]
+
+
+def _issue(loads: tuple[TileLoads, ...], k_tile: Any, k: Any, stage_offset: Any, k_tail: bool) -> None:
+    for operand in loads:
+        operand.issue(k_tile, k, stage_offset, k_tail)
+
+
+def _compute(
+    accumulators: _Accumulators, values: list[Any], a: Fragments, b: Fragments, steps: int, stage_offset: Any
+) -> list[Any]:
+    for step in range(steps):
+        values = accumulators.multiply(values, a.load(step, stage_offset), b.load(step, stage_offset))
+    return values
+
+
+def _config_of(key: tuple[Any, ...]) -> tuple[str, bool, GemmConfig]:
+    """Back from ``GemmSpec.key``: the kernel's only compile-time argument, so FlyDSL's own keys hold all of it."""
+    _, _, dtype, k_tail, tile_m, tile_n, tile_k, stages, waves_m, waves_n, group_m = key
+    config = GemmConfig(
+        tile_m=tile_m, tile_n=tile_n, tile_k=tile_k, stages=stages, waves_m=waves_m, waves_n=waves_n, group_m=group_m
+    )
+    return dtype, k_tail, config
+
+
+def _next_stage(offset: Any, config: GemmConfig) -> Any:
+    """Offset in elements of the stage after the one at ``offset``."""
+    stage_items = config.stage_bytes // ITEM_BYTES
+    following = offset + stage_items
+    return (following == config.stages * stage_items).select(fx.Int32(0), following)
+
+
+def _make_launcher(name: str) -> Any:
+    @flyc.kernel(name=name)
+    def gemm_kernel(
+        a: fx.Pointer,
+        b: fx.Pointer,
+        c: fx.Pointer,
+        m: fx.Int32,
+        n: fx.Int32,
+        k: fx.Int32,
+        lda: fx.Int32,
+        ldb: fx.Int32,
+        ldc: fx.Int32,
+        key: fx.Constexpr[tuple],
+    ):
+        dtype, k_tail, config = _config_of(key[0])
+        element = _ELEMENTS[dtype]
+        tile_m, tile_n, tile_k, stages = config.tile_m, config.tile_n, config.tile_k, config.stages
+        wave_m, wave_n = tile_m // config.waves_m, tile_n // config.waves_n
+
+        thread = fx.thread_idx.x
+        lane = thread % target.WAVE_SIZE
+        wave = wave_uniform(thread // target.WAVE_SIZE)
+        tile_row, tile_col = tile_of(
+            fx.block_idx.x, (m + (tile_m - 1)) // tile_m, (n + (tile_n - 1)) // tile_n, config.group_m, fx.min
+        )
+        first_row, first_col = tile_row * tile_m, tile_col * tile_n
+
+        lds = fx.SharedAllocator().allocate(fx.Array[element, config.lds_bytes // ITEM_BYTES, 1024]).peek().ptr
+        lds_b = lds + tile_m * tile_k  # a stage is A's tile followed by B's
+        a_rows = bounded_rows(a, first_row, m, tile_m, k, lda)
+        b_rows = bounded_rows(b, first_col, n, tile_n, k, ldb)
+        loads = (
+            TileLoads(a_rows, lda, lds, tile_m, tile_k, config.waves, wave, lane, False),
+            TileLoads(b_rows, ldb, lds_b, tile_n, tile_k, config.waves, wave, lane, True),
+        )
+        wave_row, wave_col = wave // config.waves_n * wave_m, wave % config.waves_n * wave_n
+        a_fragments = Fragments(lds, wave_row, wave_m // MFMA_MN, tile_k, lane, False)
+        b_fragments = Fragments(lds_b, wave_col, wave_n // MFMA_MN, tile_k, lane, True)
+        accumulators, steps = _Accumulators(wave_m // MFMA_MN, wave_n // MFMA_MN, element), tile_k // MFMA_K
+
+        # Invariant at the top of an iteration: stages - 1 K tiles, from the one to compute on, are loading or have landed.
+        k_tiles = (k + (tile_k - 1)) // tile_k
+        for ahead in fx.range_constexpr(stages - 1):
+            _issue(loads, fx.Int32(ahead), k, ahead * (config.stage_bytes // ITEM_BYTES), k_tail)
+        write_offset = fx.Int32((stages - 1) * (config.stage_bytes // ITEM_BYTES))
+        state = [fx.Int32(0), write_offset, *accumulators.zeros()]
+        for k_tile, carried in range(fx.Int32(0), k_tiles - (stages - 1), fx.Int32(1), init=state):
+            read_offset, write_offset = carried[0], carried[1]
+            wait_for_stage((stages - 2) * config.loads_per_stage)
+            _issue(loads, fx.Int32(k_tile) + (stages - 1), k, write_offset, k_tail)
+            values = _compute(accumulators, list(carried[2:]), a_fragments, b_fragments, steps, read_offset)
+            state = yield [_next_stage(read_offset, config), _next_stage(write_offset, config), *values]
+
+        read_offset, values = state[0], list(state[2:])
+        for left in fx.range_constexpr(stages - 1):
+            wait_for_stage((stages - 2 - left) * config.loads_per_stage)
+            values = _compute(accumulators, values, a_fragments, b_fragments, steps, read_offset)
+            read_offset = _next_stage(read_offset, config)
+
+        c_rows = bounded_rows(c, first_row, m, tile_m, n, ldc)
+        store_tile(c_rows, ldc, accumulators.rows(values), wave_row, first_col + wave_col, n, lane)
+
+    @flyc.jit
+    def launch_gemm(
+        a: fx.Pointer,
+        b: fx.Pointer,
+        c: fx.Pointer,
+        m: fx.Int32,
+        n: fx.Int32,
+        k: fx.Int32,
+        lda: fx.Int32,
+        ldb: fx.Int32,
+        ldc: fx.Int32,
+        key: fx.Constexpr[tuple],
+        stream: fx.Stream,
+    ):
+        _, _, config = _config_of(key[0])
+        tiles = ((m + (config.tile_m - 1)) // config.tile_m) * ((n + (config.tile_n - 1)) // config.tile_n)
+        gemm_kernel(a, b, c, m, n, k, lda, ldb, ldc, key).launch(
+            grid=(tiles, 1, 1), block=(config.threads, 1, 1), stream=stream
+        )
+
+    return launch_gemm
+
+
+# ---- compile cache and entry -----------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _sources() -> str:
+    return source_digest(Path(__file__).parent.glob("*.py"))
+
+
+def compile_key(spec: GemmSpec) -> tuple[object, ...]:
+    """Everything that decides the code: the spec, the sources of these kernels and the FlyDSL release."""
+    return (spec.key, _sources(), target.flydsl_version())
+
+
+class CompiledGemm:
+    """A kernel that computes ``out = a @ b_nk.T`` for every problem of its spec."""
+
+    def __init__(self, spec: GemmSpec) -> None:
+        self.spec = spec
+        self._key = compile_key(spec)
+        pointer = flyc.from_c_void_p(_ELEMENTS[spec.dtype], 0, assumed_align=_ALIGNMENT)
+        self.kernel = FlyDSLKernel(
+            name=spec.name,
+            make_launcher=functools.partial(_make_launcher, spec.name),
+            example_args=(pointer, pointer, pointer, *(8,) * 6, self._key, None),
+            arch=spec.arch,
+            cache_dir=Path(cache_dir()) / "flydsl",
+        )
+        self._checked: set[tuple[Any, ...]] = set()
+
+    @property
+    def launches(self) -> int:
+        return self.kernel.launches
+
+    def __call__(self, a: torch.Tensor, b_nk: torch.Tensor, out: torch.Tensor, stream: int) -> None:
+        """Launch on the raw ``stream`` of the tensors' device, which must be current. Strides are read from the tensors."""
+        shapes = (a.shape, b_nk.shape, out.shape, a.stride(), b_nk.stride(), out.stride())
+        if shapes not in self._checked:
+            self._check(a, b_nk, out)
+            self._checked.add(shapes)
+        m, k = a.shape
+        n = b_nk.shape[0]
+        element = _ELEMENTS[self.spec.dtype]
+        pointers = []
+        for tensor in (a, b_nk, out):
+            address = tensor.data_ptr()
+            if address % _ALIGNMENT:
+                raise ValueError(f"{self.spec.name}: address {address:#x} is not a multiple of {_ALIGNMENT} bytes")
+            pointers.append(flyc.from_c_void_p(element, address, assumed_align=_ALIGNMENT))
+        # A single row's stride means nothing and may be anything; the kernel's bounds want it to cover the row.
+        lda = a.stride(0) if m > 1 else k
+        ldb = b_nk.stride(0) if n > 1 else k
+        ldc = out.stride(0) if m > 1 else n
+        self.kernel.launch(out.device.index or 0, *pointers, m, n, k, lda, ldb, ldc, self._key, stream)
+
+    def _check(self, a: torch.Tensor, b_nk: torch.Tensor, out: torch.Tensor) -> None:
+        spec = self.spec
+        for name, tensor in (("a", a), ("b_nk", b_nk), ("out", out)):
+            if tensor.dtype != _TORCH_DTYPES[spec.dtype]:
+                raise ValueError(f"{spec.name}: {name} is {tensor.dtype}, compiled for {_TORCH_DTYPES[spec.dtype]}")
+            if tensor.dim() != 2 or (tensor.shape[1] > 1 and tensor.stride(1) != 1):
+                raise ValueError(f"{spec.name}: {name} has shape {tuple(tensor.shape)} and strides {tensor.stride()}, not rows")
+            if tensor.device != out.device:
+                raise ValueError(f"{spec.name}: {name} is on {tensor.device}, out on {out.device}")
+        m, k = a.shape
+        n = b_nk.shape[0]
+        if b_nk.shape[1] != k or tuple(out.shape) != (m, n):
+            raise ValueError(f"{spec.name}: a {tuple(a.shape)} x b_nk {tuple(b_nk.shape)}^T is not {tuple(out.shape)}")
+        lda, ldb, ldc = a.stride(0), b_nk.stride(0), out.stride(0)
+        problem = GemmProblem(m=m, n=n, k=k, dtype=spec.dtype, lda=lda, ldb=ldb, ldc=ldc)
+        reason = config_unsupported_reason(problem, spec.config)
+        if reason is None and k % spec.config.tile_k and not spec.k_tail:
+            reason = f"K={k} is not a multiple of tile_k={spec.config.tile_k} and the kernel was compiled without a K tail"
+        if reason is not None:
+            raise ValueError(f"{spec.name} cannot compute {problem}: {reason}")
+
+
+_compiled: KernelCache[CompiledGemm] = KernelCache()
+
+
+def compile_gemm(spec: GemmSpec) -> CompiledGemm:
+    """Compile a spec, once a process. Needs flydsl and its linker, no device: works in a compile worker.
+
+    The artifact lands in FlyDSL's disk cache under Inductor's cache directory (or FLYDSL_RUNTIME_CACHE_DIR where set).
+    """
+    return _compiled.get_or_build(compile_key(spec), lambda: CompiledGemm(spec))

@@ -1,0 +1,307 @@
+"""Dense GEMM: what the kernel accepts (may), which configurations are worth trying (how to search), and which one to
+take when nothing is measured.
+
+The problem is ``C[M, N] = A[M, K] @ B[N, K]^T`` with row-major operands, so ``mat2`` of ``aten.mm`` is B column-major (NT).
+Importable without flydsl.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from typing import Literal
+
+from torch._native.flydsl import target
+
+
+DType = Literal["bf16", "fp16"]
+
+ITEM_BYTES = 2
+MFMA_MN = 16  # v_mfma_f32_16x16x32_{bf16,f16}
+MFMA_K = 32
+MFMA_CLOCKS = 16  # 4 passes of 4 clocks
+CHUNK_BYTES = 16  # one lane's share of an LDS DMA load, an LDS read and a store
+CHUNK_ITEMS = CHUNK_BYTES // ITEM_BYTES
+DMA_BYTES = target.WAVE_SIZE * CHUNK_BYTES  # one LDS DMA instruction of one wave
+SPAN_LIMIT = 2**32  # num_records of a buffer descriptor and the offsets into it are 32 bits
+# Offsets of masked lanes are set to 2^31, so that whatever is added to them stays outside the descriptor's bound.
+TILE_SPAN_LIMIT = 2**31
+INT32_LIMIT = 2**31
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GemmConfig:
+    """How a workgroup computes a tile of C.
+
+    A workgroup of ``waves_m * waves_n`` waves owns ``tile_m x tile_n`` of C and walks K in steps of ``tile_k`` through
+    ``stages`` LDS buffers. With ``group_m`` > 0 workgroups are ordered so that each XCD gets neighbouring tiles, in
+    bands of ``group_m`` tiles along M.
+    """
+
+    tile_m: int
+    tile_n: int
+    tile_k: int
+    stages: int
+    waves_m: int
+    waves_n: int
+    group_m: int = 0
+
+    @property
+    def name(self) -> str:
+        group = f"_g{self.group_m}" if self.group_m else ""
+        return (
+            f"{self.tile_m}x{self.tile_n}x{self.tile_k}_s{self.stages}_w{self.waves_m}x{self.waves_n}{group}"
+        )
+
+    @property
+    def waves(self) -> int:
+        return self.waves_m * self.waves_n
+
+    @property
+    def threads(self) -> int:
+        return self.waves * target.WAVE_SIZE
+
+    @property
+    def stage_bytes(self) -> int:
+        return (self.tile_m + self.tile_n) * self.tile_k * ITEM_BYTES
+
+    @property
+    def lds_bytes(self) -> int:
+        return self.stages * self.stage_bytes
+
+    @property
+    def loads_per_stage(self) -> int:
+        """LDS DMA instructions that each wave issues for one stage."""
+        return self.stage_bytes // (DMA_BYTES * self.waves)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GemmProblem:
+    """Sizes and element strides of the NT operands: A [m, k] with row stride lda, B [n, k] with ldb, C [m, n] with ldc."""
+
+    m: int
+    n: int
+    k: int
+    dtype: DType
+    lda: int
+    ldb: int
+    ldc: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GemmSpec:
+    """Everything that is fixed when the kernel is compiled. M, N, K and the strides are run-time values."""
+
+    dtype: DType
+    config: GemmConfig
+    arch: str
+    k_tail: bool  # K is not a multiple of tile_k: the last K tile's loads are masked per lane
+
+    @property
+    def name(self) -> str:
+        return f"gemm_nt_{self.dtype}_{self.config.name}{'_ktail' if self.k_tail else ''}"
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Explicit and equal in every process; what it does not name must not change the code."""
+        return ("gemm_nt", self.arch, self.dtype, self.k_tail, *dataclasses.astuple(self.config))
+
+
+# ---- may -------------------------------------------------------------------------------------------------------------
+
+
+def unsupported_reason(problem: GemmProblem) -> str | None:
+    """Why no configuration computes this problem; None if some may. Python integers throughout: no overflow."""
+    p = problem
+    if p.dtype not in ("bf16", "fp16"):
+        return f"dtype {p.dtype} is not bf16 or fp16"
+    for name, size in (("M", p.m), ("N", p.n), ("K", p.k)):
+        if size <= 0:
+            return f"{name}={size}: an empty product has no tile to compute"
+        if size >= INT32_LIMIT:
+            return f"{name}={size} is not below 2^31: the kernel counts in 32 bits"
+    for name, size in (("N", p.n), ("K", p.k)):
+        if size % CHUNK_ITEMS:
+            return f"{name}={size} is not a multiple of {CHUNK_ITEMS}: loads and stores move {CHUNK_BYTES} bytes a lane"
+    operands = (("A", p.m, p.k, p.lda), ("B", p.n, p.k, p.ldb), ("C", p.m, p.n, p.ldc))
+    for name, rows, cols, stride in operands:
+        if rows == 1:
+            continue  # the stride is never used
+        if stride < cols:
+            return f"{name}: row stride {stride} is below its {cols} columns: rows overlap"
+        if stride % CHUNK_ITEMS:
+            return f"{name}: row stride {stride} is not a multiple of {CHUNK_ITEMS} elements ({CHUNK_BYTES} bytes)"
+        if stride >= INT32_LIMIT:
+            return f"{name}: row stride {stride} is not below 2^31: the kernel counts in 32 bits"
+    for name, rows, cols, stride in operands:
+        span = ((rows - 1) * stride + cols) * ITEM_BYTES
+        if span >= SPAN_LIMIT:
+            return f"{name} spans ({rows}-1)*{stride}+{cols} elements = {span} bytes, not below 2^32: buffer offsets are 32 bits"
+    return None
+
+
+@functools.cache
+def invalid_reason(config: GemmConfig) -> str | None:
+    """Why a configuration cannot be built for any problem; None if it can. Each clause says its hardware reason."""
+    c = config
+    for field in ("tile_m", "tile_n", "tile_k", "stages", "waves_m", "waves_n"):
+        if getattr(c, field) < 1:
+            return f"{field}={getattr(c, field)} is not positive"
+    if c.group_m < 0:
+        return f"group_m={c.group_m} is negative"
+    if c.stages < 2:
+        return f"stages={c.stages}: loads of the next K tile need a second LDS buffer"
+    if c.threads > target.MAX_WORKGROUP_SIZE:
+        return f"{c.waves} waves are {c.threads} threads, over {target.MAX_WORKGROUP_SIZE} of a workgroup"
+    if c.tile_m % (c.waves_m * MFMA_MN):
+        return f"tile_m={c.tile_m} is not a multiple of waves_m*{MFMA_MN}={c.waves_m * MFMA_MN} (MFMA {MFMA_MN}x{MFMA_MN})"
+    if c.tile_n % (c.waves_n * 2 * MFMA_MN):
+        return (
+            f"tile_n={c.tile_n} is not a multiple of waves_n*{2 * MFMA_MN}={c.waves_n * 2 * MFMA_MN}: "
+            f"two MFMA tiles side by side give a lane its {CHUNK_BYTES}-byte store"
+        )
+    if c.tile_k not in (64, 128, 256):
+        return f"tile_k={c.tile_k} is not 64, 128 or 256: the LDS swizzle is free of bank conflicts for rows of these lengths"
+    for name, rows in (("A", c.tile_m), ("B", c.tile_n)):
+        tile_bytes = rows * c.tile_k * ITEM_BYTES
+        if tile_bytes % (DMA_BYTES * c.waves):
+            return (
+                f"{name} tile of {rows}x{c.tile_k} is {tile_bytes} bytes, not a multiple of {c.waves} waves x {DMA_BYTES}: "
+                f"every wave must issue as many LDS DMA loads as the others, for s_waitcnt counts them"
+            )
+    if c.lds_bytes > target.LDS_BYTES:
+        return f"{c.stages} stages x {c.stage_bytes} = {c.lds_bytes} bytes of LDS, over {target.LDS_BYTES}"
+    outstanding = (c.stages - 1) * c.loads_per_stage
+    if outstanding > target.VMCNT_MAX:
+        return f"(stages-1)*{c.loads_per_stage} = {outstanding} outstanding loads a wave, over {target.VMCNT_MAX} that vmcnt counts"
+    registers, budget = _vgprs(c), target.VGPRS_PER_LANE // math.ceil(c.waves / target.SIMDS_PER_CU)
+    if registers > budget:
+        return f"about {registers} VGPRs a lane, over {budget} for {c.waves} waves on {target.SIMDS_PER_CU} SIMDs: it would spill"
+    return None
+
+
+def _vgprs(c: GemmConfig) -> int:
+    """Registers a lane needs: accumulators, A and B fragments of one MFMA step, addresses and temporaries."""
+    tiles_m, tiles_n = c.tile_m // c.waves_m // MFMA_MN, c.tile_n // c.waves_n // MFMA_MN
+    return 4 * tiles_m * tiles_n + 4 * (tiles_m + tiles_n) + c.loads_per_stage + 2 * c.tile_k // MFMA_K + 24
+
+
+def config_unsupported_reason(problem: GemmProblem, config: GemmConfig) -> str | None:
+    """Why this configuration cannot compute this problem, with the arithmetic; None if it can."""
+    p, c = problem, config
+    reason = unsupported_reason(p) or invalid_reason(c)
+    if reason is not None:
+        return reason
+    k_tiles = math.ceil(p.k / c.tile_k)
+    if k_tiles < c.stages - 1:
+        return f"ceil(K={p.k} / {c.tile_k}) = {k_tiles} K tiles, fewer than the {c.stages - 1} that the pipeline loads ahead"
+    for name, rows, stride, cols in (("A", c.tile_m, p.lda, p.k), ("B", c.tile_n, p.ldb, p.k), ("C", c.tile_m, p.ldc, p.n)):
+        span = (rows * stride + cols) * ITEM_BYTES
+        if span >= TILE_SPAN_LIMIT:
+            return f"{name}: a tile of {rows} rows spans {span} bytes, not below 2^31, where masked lanes point"
+    threads = math.ceil(p.m / c.tile_m) * math.ceil(p.n / c.tile_n) * c.threads
+    if threads >= SPAN_LIMIT:
+        return f"the grid has {threads} threads, not below 2^32"
+    return None
+
+
+# ---- how to search ---------------------------------------------------------------------------------------------------
+
+# Chosen by reasoning about LDS, registers and bandwidth; ranked by the emulator's timing model only (modelled, not measured).
+DEFAULT_CONFIGS: tuple[GemmConfig, ...] = (
+    # few rows: many workgroups along N, deep pipeline, bandwidth
+    GemmConfig(tile_m=16, tile_n=64, tile_k=128, stages=4, waves_m=1, waves_n=2),
+    GemmConfig(tile_m=16, tile_n=128, tile_k=128, stages=3, waves_m=1, waves_n=4),
+    GemmConfig(tile_m=32, tile_n=64, tile_k=128, stages=4, waves_m=1, waves_n=2),
+    # middle: enough workgroups to fill 256 compute units
+    GemmConfig(tile_m=64, tile_n=64, tile_k=64, stages=2, waves_m=2, waves_n=2),  # two stages: valid for every K
+    GemmConfig(tile_m=64, tile_n=64, tile_k=64, stages=4, waves_m=2, waves_n=2),
+    GemmConfig(tile_m=64, tile_n=128, tile_k=64, stages=3, waves_m=2, waves_n=2),
+    GemmConfig(tile_m=128, tile_n=128, tile_k=64, stages=2, waves_m=2, waves_n=2),
+    GemmConfig(tile_m=128, tile_n=128, tile_k=64, stages=3, waves_m=2, waves_n=2, group_m=4),
+    # large: operand reuse
+    GemmConfig(tile_m=256, tile_n=128, tile_k=64, stages=2, waves_m=2, waves_n=2, group_m=4),
+    GemmConfig(tile_m=256, tile_n=256, tile_k=64, stages=2, waves_m=2, waves_n=4),
+    GemmConfig(tile_m=256, tile_n=256, tile_k=64, stages=2, waves_m=2, waves_n=4, group_m=4),
+)
+
+EXHAUSTIVE_LIMIT = 64  # compiles a shape
+
+
+@functools.cache
+def _exhaustive_space() -> tuple[GemmConfig, ...]:
+    space = []
+    for tile_m in (16, 32, 64, 128, 256):
+        for tile_n in (64, 128, 256):
+            for tile_k in (64, 128, 256):
+                for stages in (2, 3, 4):
+                    for waves_m, waves_n in ((1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (2, 4), (4, 2)):
+                        for group_m in (0, 4):
+                            config = GemmConfig(
+                                tile_m=tile_m,
+                                tile_n=tile_n,
+                                tile_k=tile_k,
+                                stages=stages,
+                                waves_m=waves_m,
+                                waves_n=waves_n,
+                                group_m=group_m,
+                            )
+                            if invalid_reason(config) is None:
+                                space.append(config)
+    return tuple(space)
+
+
+def estimated_clocks(problem: GemmProblem, config: GemmConfig) -> float:
+    """A bound from throughputs: MFMA, LDS and L2 per K tile, rounds of workgroups over the compute units, HBM below all.
+
+    Good for ordering candidates, not for predicting a time.
+    """
+    p, c = problem, config
+    k_tiles = math.ceil(p.k / c.tile_k)
+    workgroups = math.ceil(p.m / c.tile_m) * math.ceil(p.n / c.tile_n)
+    mfmas = c.tile_m * c.tile_n * c.tile_k // (MFMA_MN * MFMA_MN * MFMA_K)
+    wave_rows = c.tile_m // c.waves_m + c.tile_n // c.waves_n
+    mfma_clocks = mfmas * MFMA_CLOCKS / target.SIMDS_PER_CU
+    lds_clocks = (c.waves * wave_rows * c.tile_k * ITEM_BYTES + c.stage_bytes) / target.LDS_BYTES_PER_CLOCK
+    l2_clocks = c.stage_bytes / target.L2_BYTES_PER_CLOCK
+    # Workgroups that share a compute unit overlap, so they are charged for the busiest unit together.
+    rounds = math.ceil(workgroups / target.COMPUTE_UNITS)
+    alone_clocks = mfmas * MFMA_CLOCKS / min(c.waves, target.SIMDS_PER_CU)
+    per_k_tile = max(mfma_clocks, lds_clocks, l2_clocks, alone_clocks)
+    fill_clocks = 1200.0 * (1 + 1 / (c.stages - 1))  # first loads from HBM, then what fewer stages leave exposed
+    operand_bytes = (p.m * p.k + p.n * p.k + p.m * p.n) * ITEM_BYTES
+    hbm_clocks = operand_bytes / target.HBM_BYTES_PER_SECOND * target.CLOCK_HZ
+    return max(rounds * (k_tiles * per_k_tile + fill_clocks), hbm_clocks)
+
+
+def _oversized(problem: GemmProblem, config: GemmConfig) -> bool:
+    """More than half of the tile's rows or columns would be padding, and a smaller tile is in the list."""
+    too_tall = config.tile_m > MFMA_MN and config.tile_m >= 2 * max(problem.m, 1)
+    too_wide = config.tile_n > 64 and config.tile_n >= 2 * problem.n
+    return too_tall or too_wide
+
+
+def configs(problem: GemmProblem, exhaustive: bool = False) -> list[GemmConfig]:
+    """Candidates to compile and time for this problem, most promising first by the estimate. Empty if unsupported."""
+    if unsupported_reason(problem) is not None:
+        return []
+    space = _exhaustive_space() if exhaustive else DEFAULT_CONFIGS
+    valid = [c for c in space if config_unsupported_reason(problem, c) is None]
+    valid = [c for c in valid if not _oversized(problem, c)] or valid
+    valid.sort(key=lambda c: estimated_clocks(problem, c))
+    return valid[:EXHAUSTIVE_LIMIT] if exhaustive else valid
+
+
+def default_config(problem: GemmProblem) -> GemmConfig | None:
+    """The configuration to use when nothing is measured: least estimated clocks of the default list; None if none is valid."""
+    candidates = configs(problem)
+    return candidates[0] if candidates else None
+
+
+def spec_for(problem: GemmProblem, config: GemmConfig, arch: str) -> GemmSpec:
+    """What to compile for a problem. Raises ValueError if the configuration or the architecture cannot do it."""
+    reason = target.arch_unsupported_reason(arch) or config_unsupported_reason(problem, config)
+    if reason is not None:
+        raise ValueError(f"FlyDSL GEMM {config.name} cannot compute {problem}: {reason}")
+    return GemmSpec(dtype=problem.dtype, config=config, arch=arch, k_tail=problem.k % config.tile_k != 0)

@@ -1,0 +1,126 @@
+"""Every name of FlyDSL that its api_stability document does not promise, with the reason it is needed. Nowhere else.
+
+- ``flydsl.utils.env``: FlyDSL takes the target architecture, compile-only mode and the place of its disk cache from the
+  process environment alone. Changing ``os.environ`` would reach other threads and child processes (and a kernel launched
+  by another thread while COMPILE_ONLY is set silently computes nothing), so the option objects are replaced, once, by ones
+  that first look at a thread-local scope and else do what they did.
+- ``flydsl.expr.rocdl.universal.get_rocm_arch``: the buffer descriptor's flags follow the same environment and else a
+  ROCm tool, not the architecture being compiled for.
+- ``flydsl.expr.rocdl.s_barrier`` and ``readfirstlane``: ``fx.barrier()`` also drains vmcnt, which would stop the
+  loads that a pipeline keeps in flight; wave-uniform values have no other spelling.
+- ``JitFunction._last_compiled``: the artifact of a compile-only run, from which tests read the code object.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class _Scope:
+    arch: str
+    compile_only: bool
+    cache_dir: Path | None
+
+
+_scopes = threading.local()
+_install_lock = threading.Lock()
+_installed = False
+
+
+def _current() -> _Scope | None:
+    return getattr(_scopes, "current", None)
+
+
+def _scoped(option: Any, pick: Any) -> Any:
+    """A copy of an environment option that a scope of the current thread overrides where ``pick`` gives a value."""
+
+    class Scoped(type(option)):  # type: ignore[misc]
+        def __get__(self, obj: object, objtype: type | None = None) -> Any:
+            scope = _current()
+            if obj is not None and scope is not None:
+                value = pick(scope)
+                if value is not None:
+                    return value
+            return super().__get__(obj, objtype)
+
+    scoped = Scoped.__new__(Scoped)
+    scoped.__dict__.update(option.__dict__)
+    return scoped
+
+
+def _install() -> None:
+    global _installed
+    with _install_lock:
+        if _installed:
+            return
+        env = importlib.import_module("flydsl.utils.env")
+        universal = importlib.import_module("flydsl.expr.rocdl.universal")
+        compile_options, runtime_options = type(env.compile), type(env.runtime)
+        missing = [
+            f"{owner.__name__}.{name}"
+            for owner, name in ((compile_options, "arch"), (compile_options, "compile_only"), (runtime_options, "cache_dir"))
+            if name not in vars(owner)
+        ]
+        if missing or not hasattr(universal, "get_rocm_arch"):
+            version = getattr(importlib.import_module("flydsl"), "__version__", "unknown")
+            raise RuntimeError(
+                f"flydsl {version} has no {', '.join(missing) or 'get_rocm_arch'} where this PyTorch sets the target; "
+                f"install another release of flydsl or report this"
+            )
+        compile_options.arch = _scoped(vars(compile_options)["arch"], lambda s: s.arch)
+        compile_options.compile_only = _scoped(vars(compile_options)["compile_only"], lambda s: s.compile_only)
+
+        def cache_dir(scope: _Scope) -> str | None:
+            # A directory that the user chose wins.
+            return str(scope.cache_dir) if scope.cache_dir and "FLYDSL_RUNTIME_CACHE_DIR" not in os.environ else None
+
+        runtime_options.cache_dir = _scoped(vars(runtime_options)["cache_dir"], cache_dir)
+        get_rocm_arch = universal.get_rocm_arch
+
+        def scoped_rocm_arch() -> str:
+            scope = _current()
+            return scope.arch if scope is not None else get_rocm_arch()
+
+        universal.get_rocm_arch = scoped_rocm_arch
+        _installed = True
+
+
+@contextlib.contextmanager
+def flydsl_scope(*, arch: str, compile_only: bool, cache_dir: Path | None) -> Iterator[None]:
+    """FlyDSL calls of this thread inside compile for ``arch``, with or without running, and cache under ``cache_dir``."""
+    _install()
+    before = _current()
+    _scopes.current = _Scope(arch, compile_only, cache_dir)
+    try:
+        yield
+    finally:
+        _scopes.current = before
+
+
+def s_barrier() -> None:
+    """``s_barrier`` alone: no wait counter is drained and no memory is ordered; the caller does both."""
+    import flydsl.expr as fx
+
+    fx.rocdl.s_barrier()
+
+
+def wave_uniform(value: Any) -> Any:
+    """An integer that is equal in all lanes of the wave, as a scalar register."""
+    import flydsl.expr as fx
+
+    return fx.Int32(fx.rocdl.readfirstlane(fx.Int32.ir_type, value))
+
+
+def compiled_ir(launcher: Any) -> str:
+    """Text of the module that the last compile of a ``@flyc.jit`` function in this process produced."""
+    if launcher._last_compiled is None:
+        raise RuntimeError("the launcher was served from a cache or not compiled in this process; it has no artifact here")
+    return str(launcher._last_compiled[1].ir)
