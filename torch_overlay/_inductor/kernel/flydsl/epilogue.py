@@ -22,9 +22,9 @@ def store_tile(
     atom = fx.make_copy_atom(fx.rocdl.BufferCopy128b(), element)
     layout = fx.make_layout(CHUNK_ITEMS, 1)
     for j in range(0, len(accumulators[0]), 2):
-        col = first_col + (j // 2) * 2 * MFMA_MN + lane // MFMA_MN * CHUNK_ITEMS
+        col = first_col + (j // 2) * 2 * MFMA_MN + (lane >> 4) * CHUNK_ITEMS
         for i, row_tiles in enumerate(accumulators):
-            row = first_row + i * MFMA_MN + lane % MFMA_MN
+            row = first_row + i * MFMA_MN + (lane & (MFMA_MN - 1))
             offset = (col < cols).select(row * stride + col, fx.Int32(OUT_OF_BOUNDS_ITEMS))
             left, right = row_tiles[j].to(element), row_tiles[j + 1].to(element)
             registers = fx.make_rmem_tensor(CHUNK_ITEMS, element)

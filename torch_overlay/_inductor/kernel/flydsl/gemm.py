@@ -82,6 +82,11 @@ def _compute(
     return values
 
 
+def _tiles(size: Any, tile: int) -> Any:
+    """How many tiles cover ``size``; ``tile`` is a power of two and size + tile - 1 stays below 2^31."""
+    return (size + (tile - 1)) >> (tile.bit_length() - 1)
+
+
 def _config_of(key: tuple[Any, ...]) -> tuple[str, bool, GemmConfig]:
     """Back from ``GemmSpec.key``: the kernel's only compile-time argument, so FlyDSL's own keys hold all of it."""
     _, _, dtype, k_tail, tile_m, tile_n, tile_k, stages, waves_m, waves_n, group_m = key
@@ -118,12 +123,11 @@ def _make_launcher(name: str) -> Any:
         wave_m, wave_n = tile_m // config.waves_m, tile_n // config.waves_n
 
         thread = fx.thread_idx.x
-        lane = thread % target.WAVE_SIZE
-        wave = wave_uniform(thread // target.WAVE_SIZE)
-        tile_row, tile_col = tile_of(
-            fx.block_idx.x, (m + (tile_m - 1)) // tile_m, (n + (tile_n - 1)) // tile_n, config.group_m, fx.min
-        )
-        first_row, first_col = tile_row * tile_m, tile_col * tile_n
+        lane = thread & (target.WAVE_SIZE - 1)
+        wave = wave_uniform(thread >> 6)
+        tiles_m, tiles_n = fx.Uint32(_tiles(m, tile_m)), fx.Uint32(_tiles(n, tile_n))
+        tile_row, tile_col = tile_of(fx.Uint32(fx.block_idx.x), tiles_m, tiles_n, config.group_m, fx.min)
+        first_row, first_col = fx.Int32(tile_row) * tile_m, fx.Int32(tile_col) * tile_n
 
         lds = fx.SharedAllocator().allocate(fx.Array[element, config.lds_bytes // ITEM_BYTES, 1024]).peek().ptr
         lds_b = lds + tile_m * tile_k  # a stage is A's tile followed by B's
@@ -139,7 +143,7 @@ def _make_launcher(name: str) -> Any:
         accumulators, steps = _Accumulators(wave_m // MFMA_MN, wave_n // MFMA_MN, element), tile_k // MFMA_K
 
         # Invariant at the top of an iteration: stages - 1 K tiles, from the one to compute on, are loading or have landed.
-        k_tiles = (k + (tile_k - 1)) // tile_k
+        k_tiles = _tiles(k, tile_k)
         for ahead in fx.range_constexpr(stages - 1):
             _issue(loads, fx.Int32(ahead), k, ahead * (config.stage_bytes // ITEM_BYTES), k_tail)
         write_offset = fx.Int32((stages - 1) * (config.stage_bytes // ITEM_BYTES))
@@ -175,7 +179,7 @@ def _make_launcher(name: str) -> Any:
         stream: fx.Stream,
     ):
         _, _, config = _config_of(key[0])
-        tiles = ((m + (config.tile_m - 1)) // config.tile_m) * ((n + (config.tile_n - 1)) // config.tile_n)
+        tiles = _tiles(m, config.tile_m) * _tiles(n, config.tile_n)
         gemm_kernel(a, b, c, m, n, k, lda, ldb, ldc, key).launch(
             grid=(tiles, 1, 1), block=(config.threads, 1, 1), stream=stream
         )

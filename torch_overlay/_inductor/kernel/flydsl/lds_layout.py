@@ -1,6 +1,6 @@
 """Where a tile's 16-byte chunks lie in LDS, and which lane touches which.
 
-Plain integer arithmetic (``+ * // % ^``), so the same functions serve the traced kernel and the test that counts bank
+Plain integer arithmetic on powers of two (``+ * >> & ^``), so the same functions serve the traced kernel and the test that counts bank
 conflicts. A tile of ``rows x tile_k`` 2-byte elements is stored row by row, each row's chunks permuted by XOR with a key of
 the row. The LDS DMA writes 64 consecutive chunks per instruction, so the permutation is applied on the global side: a lane
 fetches the chunk that belongs at its place.
@@ -28,21 +28,21 @@ def fragment_row(mfma_tile: int, lane_row: Any, paired: bool) -> Any:
     """Row, within the wave's part of the tile, that MFMA row ``lane_row`` (0..15) of tile ``mfma_tile`` reads."""
     if not paired:
         return mfma_tile * MFMA_MN + lane_row
-    return (mfma_tile // 2) * 2 * MFMA_MN + (mfma_tile % 2) * 4 + (lane_row // 4) * 8 + lane_row % 4
+    return (mfma_tile // 2) * 2 * MFMA_MN + (mfma_tile % 2) * 4 + (lane_row >> 2) * 8 + (lane_row & 3)
 
 
 def _lane_row(row: Any, paired: bool) -> Any:
     """The MFMA row (0..15) that reads a tile row: the inverse of fragment_row, whatever the tile."""
-    return (row // 8) % 4 * 4 + row % 4 if paired else row % MFMA_MN
+    return (row >> 3 & 3) * 4 + (row & 3) if paired else row & (MFMA_MN - 1)
 
 
 def key(row: Any, tile_k: int, paired: bool) -> Any:
-    return _lane_row(row, paired) % min(MFMA_MN, chunks_per_row(tile_k))
+    return _lane_row(row, paired) & (min(MFMA_MN, chunks_per_row(tile_k)) - 1)
 
 
 def fragment_key(lane_row: Any, tile_k: int) -> Any:
     """The key of the row that MFMA row ``lane_row`` reads: the same for every MFMA tile, paired or not."""
-    return lane_row % min(MFMA_MN, chunks_per_row(tile_k))
+    return lane_row & (min(MFMA_MN, chunks_per_row(tile_k)) - 1)
 
 
 def position(row: Any, chunk: Any, tile_k: int, paired: bool) -> Any:
@@ -52,5 +52,6 @@ def position(row: Any, chunk: Any, tile_k: int, paired: bool) -> Any:
 
 def chunk_at(place: Any, tile_k: int, paired: bool) -> tuple[Any, Any]:
     """(row, chunk) that lies at a place: what the LDS DMA lane that writes there must fetch."""
-    row = place // chunks_per_row(tile_k)
-    return row, (place % chunks_per_row(tile_k)) ^ key(row, tile_k, paired)
+    chunks = chunks_per_row(tile_k)
+    row = place >> (chunks.bit_length() - 1)
+    return row, (place & (chunks - 1)) ^ key(row, tile_k, paired)

@@ -69,12 +69,12 @@ class Fragments:
     def __init__(self, lds: Any, first_row: Any, tiles: int, tile_k: int, lane: Any, paired: bool) -> None:
         self._tiles = tiles
         self._type = fx.Vector[lds.element_type, CHUNK_ITEMS]
-        row = lane % MFMA_MN
+        row = lane & (MFMA_MN - 1)
         key = lds_layout.fragment_key(row, tile_k)
         # The key does not depend on the MFMA tile, so one address a K step serves all tiles, with constant offsets.
         self._bases = []
         for step in range(tile_k // MFMA_K):
-            chunk = (step * (MFMA_K // CHUNK_ITEMS) + lane // MFMA_MN) ^ key
+            chunk = (step * (MFMA_K // CHUNK_ITEMS) + (lane >> 4)) ^ key
             first = first_row + lds_layout.fragment_row(0, row, paired)
             self._bases.append(lds + (first * tile_k + chunk * CHUNK_ITEMS))
         self._steps = [
