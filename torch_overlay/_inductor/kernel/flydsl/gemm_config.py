@@ -15,6 +15,10 @@ from typing import Literal
 from torch._native.flydsl import target
 
 
+# The kernel needs the asynchronous LDS DMA copy (BufferLoadAsyncLDS, from 0.3.2; before it the compiler waits for all loads
+# ahead of every LDS read) and memory_fence (from 0.3.4).
+FLYDSL_AT_LEAST = "0.3.4"
+
 DType = Literal["bf16", "fp16"]
 
 ITEM_BYTES = 2
@@ -106,6 +110,17 @@ class GemmSpec:
     def key(self) -> tuple[object, ...]:
         """Explicit and equal in every process; what it does not name must not change the code."""
         return ("gemm_nt", self.arch, self.dtype, self.k_tail, *dataclasses.astuple(self.config))
+
+
+def unavailable_reason() -> str | None:
+    """Why this kernel cannot run in this process, whatever the problem: PyTorch's build, or flydsl missing or too old for it."""
+    reason = target.unavailable_reason()
+    if reason is not None:
+        return reason
+    version = target.flydsl_version()
+    if version is None:
+        return "flydsl is not installed"
+    return target.release_unsupported_reason(version, FLYDSL_AT_LEAST)
 
 
 # ---- may -------------------------------------------------------------------------------------------------------------
