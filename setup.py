@@ -2,8 +2,8 @@
 
     python setup.py bdist_wheel          pip wheel . --no-deps          pip install .
 
-The base is the wheel named by the environment variable TORCH_BASE_WHEEL, or the pinned version as pip finds it; an
-index of its own is passed as TORCH_BASE_INDEX.
+The base is the wheel named by the environment variable TORCH_BASE_WHEEL, or the CPU build of the pinned version as
+pip finds it; an index of its own is passed as TORCH_BASE_INDEX.
 """
 
 import os

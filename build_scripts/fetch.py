@@ -2,9 +2,9 @@
 
     python -m build_scripts.fetch [--base WHEEL_OR_VERSION] [--index URL]
 
-Without --base, the environment variable TORCH_BASE_WHEEL, then the pinned version. A ROCm wheel comes from an index of
-its own: pass its address as --index. Downloads are kept under build/cache/ and used again. A wheel that is not of the
-pinned base is refused.
+Without --base, the environment variable TORCH_BASE_WHEEL, then the CPU build of the pinned version. A ROCm wheel comes
+from an index of its own: pass its address as --index. Downloads are kept under build/cache/ and used again. A wheel that is not
+of the pinned base is refused.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def pip_download(requirement: str, pins: Pins, index: str | None, folder: Path) 
         reason = "\n  ".join(result.stderr.strip().splitlines()[-4:])
         raise BuildError(
             f"pip could not download {requirement}:\n  {reason}\n"
-            f"pass a wheel with --base FILE or {BASE_VARIABLE}=FILE, or an index that has it with --index URL"
+            f"pass a wheel with --base FILE or {BASE_VARIABLE}=FILE, an index that has it with --index URL, "
+            f"or --base {pins.base} to take whatever build pip finds"
         )
     return wheels[0]
 
@@ -74,7 +75,7 @@ def _download(version: Version, pins: Pins, index: str | None, cache: Path) -> P
 
 def fetch(base: str | None, index: str | None, pins: Pins, cache: Path = CACHE) -> Path:
     """The path of a base wheel that the series may be applied to."""
-    asked = base or os.environ.get(BASE_VARIABLE) or pins.base
+    asked = base or os.environ.get(BASE_VARIABLE) or pins.default_base
     if asked.endswith(".whl") or "/" in asked:
         if index:
             raise BuildError(f"--index {index} goes with a version, but the base is the file {asked}")
@@ -92,9 +93,7 @@ def fetch(base: str | None, index: str | None, pins: Pins, cache: Path = CACHE) 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--base", help=f"a wheel's path or a version (default: ${BASE_VARIABLE}, then the pinned version)"
-    )
+    parser.add_argument("--base", help=f"a wheel's path or a version (default: ${BASE_VARIABLE}, then the CPU build)")
     parser.add_argument("--index", metavar="URL", help="the package index that pip looks in, for a version")
 
 

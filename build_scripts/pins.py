@@ -28,10 +28,15 @@ class Pins:
     project_version: str
     series: int
     base: str
+    default_build: str
     also_checked: tuple[str, ...]
     python: str
     python_tag: str
     runtime: dict[str, str]
+
+    @property
+    def default_base(self) -> str:
+        return f"{self.base}+{self.default_build}"
 
     @property
     def local_suffix(self) -> str:
@@ -66,7 +71,7 @@ def read_pins(source: Path = PINS) -> Pins:
     if extra:
         raise BuildError(f"{source}: unknown tables {sorted(extra)}")
     project = _table(data, "project", {"version", "series"}, source)
-    base = _table(data, "base", {"version", "also_checked", "python", "python_tag"}, source)
+    base = _table(data, "base", {"version", "default_build", "also_checked", "python", "python_tag"}, source)
     runtime = _table(data, "runtime", None, source)
     series = project["series"]
     if not isinstance(series, int) or isinstance(series, bool) or series < 1:
@@ -75,6 +80,10 @@ def read_pins(source: Path = PINS) -> Pins:
     python_tag = "cp" + python.replace(".", "")
     if base["python_tag"] != python_tag:
         raise BuildError(f"{source}: base.python_tag is {base['python_tag']!r}, but Python {python} has {python_tag!r}")
+    if not isinstance(base["default_build"], str) or not re.fullmatch(r"[a-z0-9.]+", base["default_build"]):
+        raise BuildError(
+            f"{source}: base.default_build is {base['default_build']!r}, expected a local version like 'cpu'"
+        )
     also_checked = base["also_checked"]
     if not isinstance(also_checked, list):
         raise BuildError(f"{source}: base.also_checked is {also_checked!r}, expected a list of releases")
@@ -82,6 +91,7 @@ def read_pins(source: Path = PINS) -> Pins:
         project_version=_release(project["version"], "project.version", source),
         series=series,
         base=_release(base["version"], "base.version", source),
+        default_build=base["default_build"],
         also_checked=tuple(_release(item, "base.also_checked", source) for item in also_checked),
         python=python,
         python_tag=python_tag,
@@ -100,7 +110,8 @@ def main(argv: list[str] | None = None) -> int:
             print("\n".join(pins.requirements()))
             return 0
         print(f"project {pins.project_version}, series {pins.series}")
-        print(f"base torch {pins.base} for Python {pins.python}; also checked: {', '.join(pins.also_checked)}")
+        print(f"base torch {pins.base} for Python {pins.python}, by default its {pins.default_build} build")
+        print(f"also checked: {', '.join(pins.also_checked)}")
         for requirement in pins.requirements():
             print(requirement)
         return 0
