@@ -52,8 +52,10 @@ class FlyDSLBenchmarkRequest(GPUDeviceBenchmarkMixin, BenchmarkRequest):
         """The kernel's inputs from the autotuner's: one per buffer name, in order of first use."""
         names = list(dict.fromkeys(meta.name for meta in self.input_tensor_meta))
         if len(tensors) != len(names):
-            raise ValueError(f"{len(tensors)} benchmark inputs for the {len(names)} buffers {', '.join(map(str, names))}")
-        by_name = dict(zip(names, tensors))
+            raise ValueError(
+                f"{len(tensors)} benchmark inputs for the {len(names)} buffers {', '.join(map(str, names))}"
+            )
+        by_name = dict(zip(names, tensors, strict=True))
         return tuple(_view_of(by_name[meta.name], meta) for meta in self.input_tensor_meta)
 
     def benchmark(self, *input_tensors: torch.Tensor, out: torch.Tensor | None = None) -> float:

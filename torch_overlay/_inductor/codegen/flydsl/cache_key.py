@@ -13,7 +13,6 @@ from pathlib import Path
 
 from torch._native.flydsl import target
 
-
 # FlyDSL reads its compile options from these at every compile (optimisation level, backend, external LLVM).
 _COMPILE_OPTION_PREFIX = "FLYDSL_COMPILE_"
 

@@ -11,14 +11,13 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from types import ModuleType
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch._inductor.codecache import LambdaFuture, PyCodeCache
 from torch._inductor.compile_worker.subproc_pool import SubprocException
 from torch._inductor.runtime.compile_tasks import _worker_compile_pycodecache_kernel
 
 from .render import MAIN_SUFFIX, PRECOMPILE_SUFFIX
-
 
 if TYPE_CHECKING:
     from torch._inductor.async_compile import AsyncCompile
@@ -111,7 +110,7 @@ class CompileJob:
             if not self._finished:
                 try:
                     self._run()
-                except Exception as error:  # whatever a compiler raises belongs to this candidate alone
+                except Exception as error:  # noqa: BLE001 - whatever a compiler raises belongs to this candidate alone
                     self._error = error
                 self._finished = True
                 self._future = None

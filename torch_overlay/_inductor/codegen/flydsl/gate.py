@@ -10,7 +10,6 @@ import logging
 from typing import Any
 
 import sympy
-
 import torch
 from torch._inductor import config, ir
 from torch._inductor.kernel.flydsl import gemm_config
@@ -18,7 +17,6 @@ from torch._inductor.virtualized import V
 from torch._native.flydsl import target
 
 from .lowering import BACKEND
-
 
 log = logging.getLogger("torch._native.flydsl.inductor")
 
@@ -98,9 +96,7 @@ def gemm_problem(layout: ir.Layout, mat1: Any, mat2: Any) -> gemm_config.GemmPro
     )
 
 
-def unsupported_reason(
-    layout: ir.Layout, mat1: Any, mat2: Any, out_dtype: torch.dtype | None = None
-) -> str | None:
+def unsupported_reason(layout: ir.Layout, mat1: Any, mat2: Any, out_dtype: torch.dtype | None = None) -> str | None:
     """Why FlyDSL cannot take this GEMM, given that it is available; None if it can."""
     if not (config.max_autotune or config.max_autotune_gemm):
         return "max_autotune is off"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch._inductor.utils import _use_autotune_backend
-
 
 if TYPE_CHECKING:
     import torch

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-
 MAIN_SUFFIX = "main"
 PRECOMPILE_SUFFIX = "precompile"
 

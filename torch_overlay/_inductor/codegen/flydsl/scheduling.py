@@ -12,7 +12,7 @@ from torch._inductor.codecache import code_hash, get_path
 from torch._inductor.codegen.common import BackendFeature, IndentedBuffer, Kernel
 from torch._inductor.ir import BaseView, ExternKernel, MutableBox
 from torch._inductor.scheduler import BaseSchedulerNode, BaseScheduling, SchedulerNode, WhyNoFuse
-from torch._inductor.utils import get_fused_kernel_name, get_kernel_metadata, Placeholder
+from torch._inductor.utils import Placeholder, get_fused_kernel_name, get_kernel_metadata
 from torch._inductor.virtualized import V
 from torch.utils._ordered_set import OrderedSet
 
@@ -84,7 +84,9 @@ class FlyDSLScheduling(BaseScheduling):
         definition.writeline("''')")
         _, _, path = get_path(code_hash(source.strip()), "py")
         origins, detailed_origins = get_kernel_metadata(node_schedule, wrapper)
-        wrapper.define_kernel(kernel_name, definition.getvalue(), f"# kernel path: {path}\n{origins}\n{detailed_origins}")
+        wrapper.define_kernel(
+            kernel_name, definition.getvalue(), f"# kernel path: {path}\n{origins}\n{detailed_origins}"
+        )
         return kernel_name
 
     def codegen_template(
@@ -97,7 +99,9 @@ class FlyDSLScheduling(BaseScheduling):
             raise RuntimeError(f"{template_node.get_name()} is not a FlyDSL template")
         if epilogue_nodes or prologue_nodes:
             fused = ", ".join(node.get_name() for node in (*prologue_nodes, *epilogue_nodes))
-            raise RuntimeError(f"FlyDSL template {template_node.get_name()} was fused with {fused}; it supports no fusion")
+            raise RuntimeError(
+                f"FlyDSL template {template_node.get_name()} was fused with {fused}; it supports no fusion"
+            )
         buffer = template_node.node
         kernel = FlyDSLKernel(buffer)
         template_node.mark_run()

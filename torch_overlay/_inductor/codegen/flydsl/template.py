@@ -1,4 +1,4 @@
-"""The FLYDSL template of ``aten.mm``: which configurations it offers, and the candidate that a configuration becomes."""
+"""The FLYDSL template of ``aten.mm``: the configurations it offers, and the candidate that one becomes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ from .compile import CompileBatch, CompileJob, failure_reason
 from .gate import gemm_problem, log
 from .lowering import BACKEND
 from .render import gemm_module
-
 
 # The entry points of a candidate's module. Not the candidate's own name, which counts up within a process: the module's
 # text, and with it its hash, must be the same in the next process.
@@ -93,7 +92,7 @@ class FlyDSLGemmCaller(ChoiceCaller):
         try:
             self._batch.start()
             self._job.result()
-        except Exception as error:  # a compiler can raise anything; what it says is in the warning
+        except Exception as error:  # noqa: BLE001 - a compiler can raise anything; the warning says what
             self._drop("compiling", error)
 
     def benchmark(self, *args: torch.Tensor, out: torch.Tensor) -> float:
@@ -106,7 +105,7 @@ class FlyDSLGemmCaller(ChoiceCaller):
                 return do_bench_using_profiling(self.bmreq.make_run_fn(*views, out=out))
             self.bmreq.benchmark_with_cudagraphs = self._benchmark_with_cudagraphs
             return self.bmreq.benchmark(*views, out=out)
-        except Exception as error:  # as above, for a launch
+        except Exception as error:  # noqa: BLE001 - so can a launch
             self._drop("running", error)
             return float("inf")
 
