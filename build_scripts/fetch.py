@@ -3,8 +3,8 @@
     python -m build_scripts.fetch [--base WHEEL_OR_VERSION] [--index URL]
 
 Without --base, the environment variable TORCH_BASE_WHEEL, then the CPU build of the pinned version. A ROCm wheel comes
-from an index of its own: pass its address as --index. Downloads are kept under build/cache/ and used again. A wheel that is not
-of the pinned base is refused.
+from an index of its own: pass its address as --index. Downloads are kept under build/cache/ and used again. A wheel
+that is not of the pinned base is refused.
 """
 
 from __future__ import annotations
