@@ -27,31 +27,33 @@ AddendInt addend_i32(const MfmaOperands& x) {
   return {x.c ? reinterpret_cast<const int32_t*>(x.c) : nullptr, static_cast<int32_t>(x.c_const)};
 }
 
-// cbsz and abid: inside each run of 2^cbsz blocks, block `abid` of A serves all.
+// cbsz = log2(blocks): block `abid` of A serves all blocks.
 template <class Element>
-void broadcast_blocks(const MfmaOp& op, Element* panel, unsigned rows) {
-  const unsigned run = 1u << op.cbsz, width = op.m * op.blocks;
+void broadcast_block(const MfmaOp& op, Element* panel, unsigned rows) {
+  const unsigned width = op.m * op.blocks;
   for (unsigned row = 0; row < rows; ++row)
-    for (unsigned block = 0; block < op.blocks; ++block) {
-      const unsigned source = block / run * run + op.abid;
-      if (source != block) std::copy_n(panel + row * width + source * op.m, op.m, panel + row * width + block * op.m);
-    }
+    for (unsigned block = 0; block < op.blocks; ++block)
+      if (block != op.abid) std::copy_n(panel + row * width + op.abid * op.m, op.m, panel + row * width + block * op.m);
 }
 
 // blgp: which lane of B serves each lane.
 unsigned blgp_lane(unsigned blgp, unsigned lane) {
   switch (blgp) {
-    case 1: return lane % 32;             // the first 32 lanes serve all
-    case 2: return lane % 32 + 32;        // the last 32
-    case 3: return (lane + 16) % 64;      // rotated by 16
+    case 1:
+      return lane % 32;  // the first 32 lanes serve all
+    case 2:
+      return lane % 32 + 32;  // the last 32
+    case 3:
+      return (lane + 16) % 64;  // rotated by 16
     case 4:
     case 5:
     case 6:
-    case 7: return lane % 16 + (blgp - 4) * 16;  // one group of 16 serves all
-    default: return lane;
+    case 7:
+      return lane % 16 + (blgp - 4) * 16;  // one group of 16 serves all
+    default:
+      return lane;
   }
 }
-
 
 template <unsigned M, unsigned N, unsigned K, unsigned B, F FA, F FB>
 void dense_f32(const MfmaOp& op, const MfmaOperands& x) {
@@ -59,7 +61,7 @@ void dense_f32(const MfmaOp& op, const MfmaOperands& x) {
   alignas(32) float a[K * M * B], b[K * N * B];
   unpack_f32<FA, log2_surplus(FA) + log2_surplus(FB)>(x.a, M * B, a_order, a);
   unpack_f32<FB>(x.b, N * B, b_order, b);
-  if (op.cbsz) broadcast_blocks(op, a, K);
+  if (op.cbsz) broadcast_block(op, a, K);
   const Addend c = addend_f32(x);
   float* d = reinterpret_cast<float*>(x.d);
   if constexpr (M == 4) {
@@ -87,7 +89,7 @@ void dense_i8(const MfmaOp& op, const MfmaOperands& x) {
   alignas(32) int32_t a[K / 2 * M * B], b[K / 2 * N * B];
   unpack_i8(x.a, M * B, a_order, a);
   unpack_i8(x.b, N * B, b_order, b);
-  if (op.cbsz) broadcast_blocks(op, a, K / 2);
+  if (op.cbsz) broadcast_block(op, a, K / 2);
   const AddendInt c = addend_i32(x);
   int32_t* d = reinterpret_cast<int32_t*>(x.d);
   if constexpr (M == 4) {
@@ -95,12 +97,12 @@ void dense_i8(const MfmaOp& op, const MfmaOperands& x) {
       for (unsigned lane = 0; lane < 64; lane += 8) {
         __m256i acc = c.load(64 * i + lane);
         for (unsigned p = 0; p < K / 2; ++p) {
-          const __m256i selector = _mm256_add_epi32(_mm256_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4),
-                                                    _mm256_set1_epi32(static_cast<int>(i)));
+          const __m256i selector =
+              _mm256_add_epi32(_mm256_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4), _mm256_set1_epi32(static_cast<int>(i)));
           const __m256i pair = _mm256_permutevar8x32_epi32(
               _mm256_load_si256(reinterpret_cast<const __m256i*>(a + p * 64 + lane)), selector);
-          acc = _mm256_add_epi32(acc, _mm256_madd_epi16(
-                                          pair, _mm256_load_si256(reinterpret_cast<const __m256i*>(b + p * 64 + lane))));
+          acc = _mm256_add_epi32(
+              acc, _mm256_madd_epi16(pair, _mm256_load_si256(reinterpret_cast<const __m256i*>(b + p * 64 + lane))));
         }
         _mm256_storeu_si256(reinterpret_cast<__m256i*>(d + 64 * i + lane), acc);
       }
@@ -143,7 +145,8 @@ void dense_f64(const MfmaOp& op, const MfmaOperands& x) {
     }
 }
 
-// ---- f8f6f4 -------------------------------------------------------------------------------------------------------------
+// ---- f8f6f4
+// -------------------------------------------------------------------------------------------------------------
 
 constexpr bool is_8bit(F format) { return format == F::fp8 || format == F::bf8; }
 
@@ -151,11 +154,16 @@ template <unsigned W, unsigned K>
 void unpack_any_f32(F format, Registers regs, float* panel) {
   constexpr unsigned per_lane = K * W / 64, groups = 64 / W;
   switch (format) {
-    case F::fp8: return unpack_f32<F::fp8>(regs, W, {per_lane, groups, true}, panel);
-    case F::bf8: return unpack_f32<F::bf8>(regs, W, {per_lane, groups, true}, panel);
-    case F::fp6: return unpack_f32<F::fp6>(regs, W, {per_lane, groups, false}, panel);
-    case F::bf6: return unpack_f32<F::bf6>(regs, W, {per_lane, groups, false}, panel);
-    default: return unpack_f32<F::fp4>(regs, W, {per_lane, groups, false}, panel);
+    case F::fp8:
+      return unpack_f32<F::fp8>(regs, W, {per_lane, groups, true}, panel);
+    case F::bf8:
+      return unpack_f32<F::bf8>(regs, W, {per_lane, groups, true}, panel);
+    case F::fp6:
+      return unpack_f32<F::fp6>(regs, W, {per_lane, groups, false}, panel);
+    case F::bf6:
+      return unpack_f32<F::bf6>(regs, W, {per_lane, groups, false}, panel);
+    default:
+      return unpack_f32<F::fp4>(regs, W, {per_lane, groups, false}, panel);
   }
 }
 
@@ -174,8 +182,8 @@ struct ScalePanel {
       __m256i bits = _mm256_max_epi32(_mm256_slli_epi32(code, 23), _mm256_set1_epi32(0x00400000));
       bits = _mm256_or_si256(bits, _mm256_and_si256(nan, _mm256_set1_epi32(0x7fc00000)));
       const __m256i power = _mm256_sub_epi32(code, _mm256_set1_epi32(127));
-      found = _mm256_or_si256(found, _mm256_andnot_si256(nan, _mm256_cmpgt_epi32(_mm256_abs_epi32(power),
-                                                                                 _mm256_set1_epi32(80))));
+      found = _mm256_or_si256(
+          found, _mm256_andnot_si256(nan, _mm256_cmpgt_epi32(_mm256_abs_epi32(power), _mm256_set1_epi32(80))));
       _mm256_store_ps(value + lane, _mm256_castsi256_ps(bits));
       _mm256_store_si256(reinterpret_cast<__m256i*>(exponent + lane),
                          _mm256_blendv_epi8(power, _mm256_set1_epi32(INT32_MIN / 2), nan));
@@ -211,7 +219,8 @@ void f8f6f4(const MfmaOp& op, const MfmaOperands& x) {
   tile_blocks<SumF32, M, N, K>(a, b, scaling, scales, c, d);
 }
 
-// ---- the instructions ---------------------------------------------------------------------------------------------------
+// ---- the instructions
+// ---------------------------------------------------------------------------------------------------
 
 struct Row {
   std::string_view name;
@@ -242,7 +251,7 @@ constexpr Row f8f6f4_row(std::string_view name, uint8_t passes) {
   return {name, M, N, K, 1, F::fp8, F::fp8, MatrixAccumulator::f32, passes, f8f6f4<M, N, K>};
 }
 
-// Pass counts: LLVM, SISchedule.td, the gfx950 model.
+// Passes: the cycles of the CDNA4 ISA document, table 28, over 4.
 constexpr Row kRows[] = {
     f32_row<16, 16, 32, 1, F::f16>("v_mfma_f32_16x16x32_f16", 4),
     f32_row<16, 16, 32, 1, F::bf16>("v_mfma_f32_16x16x32_bf16", 4),
@@ -279,7 +288,7 @@ constexpr Row kRows[] = {
     i32_row<16, 16, 4, 4>("v_mfma_i32_16x16x4_4b_i8", 8),
     i32_row<32, 32, 4, 2>("v_mfma_i32_32x32x4_2b_i8", 16),
     f64_row<16, 16, 4, 1>("v_mfma_f64_16x16x4_f64", 16),
-    f64_row<4, 4, 4, 4>("v_mfma_f64_4x4x4_4b_f64", 4),
+    f64_row<4, 4, 4, 4>("v_mfma_f64_4x4x4_4b_f64", 8),
     f8f6f4_row<16, 16, 128>("v_mfma_f32_16x16x128_f8f6f4", 8),
     f8f6f4_row<32, 32, 64>("v_mfma_f32_32x32x64_f8f6f4", 16),
     f8f6f4_row<16, 16, 128>("v_mfma_scale_f32_16x16x128_f8f6f4", 8),
@@ -317,7 +326,11 @@ bool mfma_describe(std::string_view mnemonic, unsigned cbsz, unsigned abid, unsi
     out.a = kF8f6f4Formats[cbsz];
     out.b = kF8f6f4Formats[blgp];
     if (!is_8bit(out.a) && !is_8bit(out.b)) out.passes /= 2;
-  } else if ((1u << cbsz) > out.blocks || abid >= (1u << cbsz)) {
+  } else if (out.cd == MatrixAccumulator::f64) {
+    out.cbsz = out.abid = 0;  // ignored by these
+  } else if (cbsz != 0 && (1u << cbsz) != out.blocks) {
+    return false;  // more is undefined; for less, AMD's documents contradict each other (mfma.md)
+  } else if (abid >= (1u << cbsz)) {
     return false;
   }
   out.a_regs = registers(out.m, out.k, out.blocks, out.a);
@@ -336,7 +349,8 @@ void mfma_execute(const MfmaOp& op, const uint32_t (*a)[64], const uint32_t (*b)
       for (unsigned lane = 0; lane < 64; ++lane) b_moved[r][lane] = b[r][blgp_lane(op.blgp, lane)];
     operands.b = b_moved;
   }
-  // A and B are unpacked before D is written, C is read row by row beside it: fine when C is D, not when they overlap askew.
+  // A and B are unpacked before D is written, C is read row by row beside it: fine when C is D, not when they overlap
+  // askew.
   const auto address = [](const void* p) { return reinterpret_cast<uintptr_t>(p); };
   const uintptr_t size = op.cd_regs * sizeof(uint32_t[64]);
   if (c && c != d && address(c) < address(d) + size && address(d) < address(c) + size) {

@@ -1,7 +1,7 @@
 // Tile kernels of the MFMA: 4 rows by 16 columns at a time, which is 8 AVX2 accumulators.
 //
-// A panel of A is read element by element (broadcast), a panel of B 16 columns at a time. Rows of C and D lie contiguously in
-// the register file for every MFMA layout, so the kernels read and write them in place.
+// A panel of A is read element by element (broadcast), a panel of B 16 columns at a time. Rows of C and D lie
+// contiguously in the register file for every MFMA layout, so the kernels read and write them in place.
 #pragma once
 
 #include <immintrin.h>
@@ -12,8 +12,8 @@ namespace gfx950::exec::mfma {
 
 // Where row i of C and D (of one block) begins, in 32-bit elements from the start of the operand's registers.
 inline unsigned row_offset(unsigned m, unsigned n, unsigned block, unsigned i) {
-  const unsigned row_groups = 64 / n;                     // rows of one block side by side in a register
-  const unsigned quarter = m * n / 4;                     // lanes that 4 consecutive rows of all columns take per register
+  const unsigned row_groups = 64 / n;  // rows of one block side by side in a register
+  const unsigned quarter = m * n / 4;  // lanes that 4 consecutive rows of all columns take per register
   const unsigned blocks_per_register = (64 + quarter - 1) / quarter;
   const unsigned reg = block * (m * n / 64) + i / (4 * row_groups) * 4 + i % 4;
   const unsigned lane = block % blocks_per_register * n + i / 4 % row_groups * blocks_per_register * n;
@@ -44,7 +44,8 @@ struct AddendInt {
   }
 };
 
-// D = C + A*B in f32: per element one chain of fused multiply-adds in ascending k, beginning with C. N is a multiple of 16.
+// D = C + A*B in f32: per element one chain of fused multiply-adds in ascending k, beginning with C. N is a multiple
+// of 16.
 template <unsigned M, unsigned N>
 void tile_f32(const float* a, unsigned a_stride, const float* b, unsigned b_stride, unsigned k_count, unsigned block,
               Addend c, float* d) {
@@ -129,8 +130,8 @@ inline __m256 exp2_int(__m256i exponent) {  // -126..127
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(exponent, _mm256_set1_epi32(127)), 23));
 }
 
-// acc + sum * 2^(a + b), one rounding. Past +-200 a product overflows or vanishes whatever the sum is, so the exponent is
-// clamped there and applied in two exact steps.
+// acc + sum * 2^(a + b), one rounding. Past +-200 a product overflows or vanishes whatever the sum is, so the exponent
+// is clamped there and applied in two exact steps.
 inline __m256 add_extreme(__m256 sum, int32_t a, __m256i b, __m256 acc) {
   const __m256i total = _mm256_add_epi32(_mm256_set1_epi32(a), b);
   const __m256i nan = _mm256_cmpgt_epi32(_mm256_set1_epi32(-1000), total);
@@ -158,7 +159,8 @@ inline __m256 add_block(__m256 sum, const BlockScales& s, unsigned kb, unsigned 
 struct SumF32 {  // panels of f32: a chain of fused multiply-adds in ascending k, beginning with 0
   using Element = float;
   static constexpr unsigned rows_per_block = 32;
-  static void run(const float* a, unsigned a_stride, const float* b, unsigned b_stride, __m256 (&low)[4], __m256 (&high)[4]) {
+  static void run(const float* a, unsigned a_stride, const float* b, unsigned b_stride, __m256 (&low)[4],
+                  __m256 (&high)[4]) {
     for (unsigned r = 0; r < 4; ++r) low[r] = high[r] = _mm256_setzero_ps();
 #pragma GCC unroll 4
     for (unsigned k = 0; k < 32; ++k, a += a_stride, b += b_stride) {
@@ -173,8 +175,8 @@ struct SumF32 {  // panels of f32: a chain of fused multiply-adds in ascending k
   }
 };
 
-// fp4 by fp4: bytes of A hold 2a + 12 (0..24), bytes of B 2b (-12..12), so that the unsigned-by-signed byte product applies;
-// the surplus 12 * sum(2b) is taken off at the end. 16 bits hold the sums: 16 products of at most 288. Exact.
+// fp4 by fp4: bytes of A hold 2a + 12 (0..24), bytes of B 2b (-12..12), so that the unsigned-by-signed byte product
+// applies; the surplus 12 * sum(2b) is taken off at the end. 16 bits hold the sums: 16 products of at most 288. Exact.
 struct SumFp4 {
   using Element = int32_t;
   static constexpr unsigned rows_per_block = 8;
@@ -204,7 +206,8 @@ struct SumFp4 {
   }
 };
 
-// D = C + sum over blocks of 32 of (scale_a * scale_b * block's sum), blocks in ascending k, each added with one rounding.
+// D = C + sum over blocks of 32 of (scale_a * scale_b * block's sum), blocks in ascending k, each added with one
+// rounding.
 template <class Sum, unsigned M, unsigned N, unsigned K, Scaling S>
 void tile_blocks(const typename Sum::Element* a, const typename Sum::Element* b, const BlockScales& scales, Addend c,
                  float* d) {
@@ -228,12 +231,15 @@ void tile_blocks(const typename Sum::Element* a, const typename Sum::Element* b,
 }
 
 template <class Sum, unsigned M, unsigned N, unsigned K>
-void tile_blocks(const typename Sum::Element* a, const typename Sum::Element* b, Scaling scaling, const BlockScales& scales,
-                 Addend c, float* d) {
+void tile_blocks(const typename Sum::Element* a, const typename Sum::Element* b, Scaling scaling,
+                 const BlockScales& scales, Addend c, float* d) {
   switch (scaling) {
-    case Scaling::none: return tile_blocks<Sum, M, N, K, Scaling::none>(a, b, scales, c, d);
-    case Scaling::factors: return tile_blocks<Sum, M, N, K, Scaling::factors>(a, b, scales, c, d);
-    case Scaling::exponents: return tile_blocks<Sum, M, N, K, Scaling::exponents>(a, b, scales, c, d);
+    case Scaling::none:
+      return tile_blocks<Sum, M, N, K, Scaling::none>(a, b, scales, c, d);
+    case Scaling::factors:
+      return tile_blocks<Sum, M, N, K, Scaling::factors>(a, b, scales, c, d);
+    case Scaling::exponents:
+      return tile_blocks<Sum, M, N, K, Scaling::exponents>(a, b, scales, c, d);
   }
 }
 

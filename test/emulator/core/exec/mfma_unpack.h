@@ -1,5 +1,6 @@
-// Registers of an MFMA operand -> panels that the tile kernels read: panel[k][column], one row of `width` columns for each k.
-// A column is a row of A or a column of B, all blocks side by side: width = rows * blocks, and lane = group * width + column.
+// Registers of an MFMA operand -> panels that the tile kernels read: panel[k][column], one row of `width` columns for
+// each k. A column is a row of A or a column of B, all blocks side by side: width = rows * blocks, and lane = group *
+// width + column.
 #pragma once
 
 #include <immintrin.h>
@@ -14,29 +15,39 @@ using Registers = const uint32_t (*)[64];
 
 constexpr unsigned bits_of(MatrixFormat format) {
   switch (format) {
-    case MatrixFormat::f64: return 64;
-    case MatrixFormat::f32: return 32;
+    case MatrixFormat::f64:
+      return 64;
+    case MatrixFormat::f32:
+      return 32;
     case MatrixFormat::f16:
-    case MatrixFormat::bf16: return 16;
+    case MatrixFormat::bf16:
+      return 16;
     case MatrixFormat::i8:
     case MatrixFormat::fp8:
-    case MatrixFormat::bf8: return 8;
+    case MatrixFormat::bf8:
+      return 8;
     case MatrixFormat::fp6:
-    case MatrixFormat::bf6: return 6;
-    case MatrixFormat::fp4: return 4;
+    case MatrixFormat::bf6:
+      return 6;
+    case MatrixFormat::fp4:
+      return 4;
   }
   return 0;
 }
 
-// The small formats reach f32 through f16: their exponent and fraction are put where f16 has them, which gives the value
-// times 2^-log2_surplus. Who uses the panel multiplies that back where it is cheap; it is exact everywhere.
+// The small formats reach f32 through f16: their exponent and fraction are put where f16 has them, which gives the
+// value times 2^-log2_surplus. Who uses the panel multiplies that back where it is cheap; it is exact everywhere.
 constexpr int log2_surplus(MatrixFormat format) {
   switch (format) {
-    case MatrixFormat::fp8: return 8;
+    case MatrixFormat::fp8:
+      return 8;
     case MatrixFormat::fp6:
-    case MatrixFormat::fp4: return 14;
-    case MatrixFormat::bf6: return 12;
-    default: return 0;
+    case MatrixFormat::fp4:
+      return 14;
+    case MatrixFormat::bf6:
+      return 12;
+    default:
+      return 0;
   }
 }
 
@@ -68,9 +79,11 @@ inline bool any_fp8_nan(Registers regs, unsigned count) {
   return !_mm256_testz_si256(found, found);
 }
 
-// 16 values of fp8, each in the high byte of a 16-bit lane, to f16 (2^-8 of the value; exponents are 7 against 15 biased).
+// 16 values of fp8, each in the high byte of a 16-bit lane, to f16 (2^-8 of the value; exponents are 7 against 15
+// biased).
 inline __m256i fp8_to_f16(__m256i high_byte, bool with_nan) {
-  const __m256i half = _mm256_and_si256(_mm256_srai_epi16(high_byte, 1), _mm256_set1_epi16(static_cast<int16_t>(0xbf80)));
+  const __m256i half =
+      _mm256_and_si256(_mm256_srai_epi16(high_byte, 1), _mm256_set1_epi16(static_cast<int16_t>(0xbf80)));
   if (!with_nan) return half;
   const __m256i nan = _mm256_set1_epi16(0x3f80);
   const __m256i is_nan = _mm256_cmpeq_epi16(_mm256_and_si256(half, nan), nan);
@@ -85,7 +98,8 @@ inline __m256i six_bit_to_f16(__m256i code) {
   return _mm256_or_si256(sign, _mm256_and_si256(_mm256_slli_epi16(code, kShift), _mm256_set1_epi16(31 << kShift)));
 }
 
-// The 6-bit elements 4q..4q+3 of a lane lie in bits 24q..24q+23 of its 6 registers: one dword with these 24 bits lowest.
+// The 6-bit elements 4q..4q+3 of a lane lie in bits 24q..24q+23 of its 6 registers: one dword with these 24 bits
+// lowest.
 inline __m256i six_bit_quad(Registers regs, unsigned quad, unsigned lane) {
   const unsigned bit = 24 * quad, reg = bit / 32, offset = bit % 32;
   const __m256i low = _mm256_srli_epi32(load8(&regs[reg][lane]), static_cast<int>(offset));
@@ -100,7 +114,8 @@ inline __m256i fp4_to_f16_high(__m256i nibbles) {
   return _mm256_shuffle_epi8(table, _mm256_and_si256(nibbles, _mm256_set1_epi8(15)));
 }
 
-// Writes two rows of 8 columns from 16 halves: `halves` holds row 0's first 4 columns, row 1's first 4, then the last 4s.
+// Writes two rows of 8 columns from 16 halves: `halves` holds row 0's first 4 columns, row 1's first 4, then the last
+// 4s.
 template <int kExtraLog2>
 inline void store_rows(float* row0, float* row1, __m256i halves) {
   halves = _mm256_permute4x64_epi64(halves, 0xd8);
@@ -118,7 +133,8 @@ inline void store_rows(float* row0, float* row1, __m256i halves) {
 // For each dword, byte t goes to the high byte of a half of row t; convert() finishes the halves.
 template <int kExtraLog2, class Convert>
 inline void store_bytes(float* const (&row)[4], __m256i quads, const Convert& convert) {
-  const __m256i first = _mm256_broadcastsi128_si256(_mm_setr_epi8(-1, 0, -1, 4, -1, 8, -1, 12, -1, 1, -1, 5, -1, 9, -1, 13));
+  const __m256i first =
+      _mm256_broadcastsi128_si256(_mm_setr_epi8(-1, 0, -1, 4, -1, 8, -1, 12, -1, 1, -1, 5, -1, 9, -1, 13));
   const __m256i second =
       _mm256_broadcastsi128_si256(_mm_setr_epi8(-1, 2, -1, 6, -1, 10, -1, 14, -1, 3, -1, 7, -1, 11, -1, 15));
   store_rows<kExtraLog2>(row[0], row[1], convert(_mm256_shuffle_epi8(quads, first)));
@@ -129,7 +145,8 @@ inline void store_bytes(float* const (&row)[4], __m256i quads, const Convert& co
 template <MatrixFormat F, int kExtraLog2 = 0>
 __attribute__((always_inline)) inline void unpack_f32(Registers regs, unsigned width, KOrder order, float* panel) {
   // Halves of 8 dwords to two rows, see store_rows().
-  const __m256i split = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
+  const __m256i split =
+      _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
   [[maybe_unused]] const bool with_nan = F == MatrixFormat::fp8 && any_fp8_nan(regs, order.per_lane / 4);
   for (unsigned group = 0; group < order.groups; ++group) {
     for (unsigned column = 0; column < width; column += 8) {
@@ -177,8 +194,8 @@ __attribute__((always_inline)) inline void unpack_f32(Registers regs, unsigned w
   }
 }
 
-// i8 to pairs of 16-bit integers, panel[k / 2][column]. The four elements of a dword become the pairs (0,2) and (1,3): any
-// order will do as long as A and B agree.
+// i8 to pairs of 16-bit integers, panel[k / 2][column]. The four elements of a dword become the pairs (0,2) and (1,3):
+// any order will do as long as A and B agree.
 __attribute__((always_inline)) inline void unpack_i8(Registers regs, unsigned width, KOrder order, int32_t* panel) {
   for (unsigned group = 0; group < order.groups; ++group) {
     for (unsigned column = 0; column < width; column += 8) {
@@ -194,9 +211,9 @@ __attribute__((always_inline)) inline void unpack_i8(Registers regs, unsigned wi
 
 // fp4 to bytes, twice the value plus `offset`, panel[k / 4][column]. Elements 0,2,4,6 and 1,3,5,7 share a dword.
 inline void unpack_fp4_bytes(Registers regs, unsigned width, KOrder order, int8_t offset, int32_t* panel) {
-  const __m256i table = _mm256_add_epi8(_mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3,
-                                                                                  -4, -6, -8, -12)),
-                                        _mm256_set1_epi8(offset));
+  const __m256i table = _mm256_add_epi8(
+      _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)),
+      _mm256_set1_epi8(offset));
   const __m256i nibble = _mm256_set1_epi8(15);
   for (unsigned group = 0; group < order.groups; ++group) {
     for (unsigned column = 0; column < width; column += 8) {
