@@ -87,6 +87,22 @@ class TestInWorkers(CompileTestCase):
             self.assertEqual(reason, "ValueError: tile_n=48 is not a multiple of 64")
         self.assertEqual(count.read_text(), "x")
 
+    def test_a_reason_is_the_message_not_what_it_drags_along(self) -> None:
+        """FlyDSL's errors end in the text of the MLIR module."""
+        body = """\
+            try:
+                raise KeyError("cause")
+            except KeyError as cause:
+                raise RuntimeError("failed to link\\n    %1 = op() : () -> ()\\n" + "x" * 1000) from cause
+            """
+        job = CompileJob("job", module(textwrap.dedent(body)))
+        job.start()
+        with self.assertRaises(SubprocException) as raised:
+            job.result()
+        reason = flydsl_compile.failure_reason(raised.exception)
+        self.assertRegex(reason, r"^RuntimeError: failed to link %1 = op\(\) : \(\) -> \(\) x+\.\.\.$")
+        self.assertLess(len(reason), 320)
+
     def test_a_crash_is_charged_to_the_job_that_crashes(self) -> None:
         """A dead worker fails every job in flight; the innocent ones must still succeed."""
         crash = CompileJob("job", module("import os, time\ntime.sleep(0.5)\nos._exit(3)"))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib.metadata
 import importlib.util
 import logging
@@ -18,7 +19,11 @@ import sympy
 import torch
 from torch._inductor import config, ir
 from torch._inductor.codegen.flydsl import gate, lowering
+from torch._inductor.codegen.flydsl.template import flydsl_mm_template
 from torch._inductor.graph import GraphLowering
+from torch._inductor.kernel.flydsl import gemm_config
+from torch._inductor.kernel_inputs import MMKernelInputs
+from torch._inductor.template_heuristics.registry import get_template_heuristic
 from torch._inductor.virtualized import V
 from torch._native.flydsl import target
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -237,6 +242,45 @@ class TestFlyDSLGates(GateTestCase):
         mat1 = ir.ComputedBuffer(name="buf0", layout=flexible, data=mock.Mock(spec=ir.Pointwise))
         self.assertIsNone(gate.unsupported_reason(out, mat1, mat2))
         self.assertIsInstance(mat1.layout, ir.FlexibleLayout)
+
+
+class TestFlyDSLConfigurations(GateTestCase):
+    """Which configurations the template offers, through the registry that choices handlers and lookup tables use."""
+
+    def offered(self, **options: Any) -> list[str]:
+        _, mat1, mat2 = problem()
+        inputs = MMKernelInputs([mat1, mat2])
+        with config.patch(**options):
+            heuristic = get_template_heuristic("flydsl_mm", "cuda", "mm")
+            fields = [params.to_kwargs() for params in heuristic.get_template_configs(inputs, "mm")]
+        return [gemm_config.GemmConfig(**each).name for each in fields]
+
+    def test_one_by_rule(self) -> None:
+        p = gate.gemm_problem(*problem())
+        self.assertEqual(self.offered(flydsl_enable_autotuning=False), [gemm_config.default_config(p).name])
+
+    def test_the_list_to_search(self) -> None:
+        p = gate.gemm_problem(*problem())
+        names = [each.name for each in gemm_config.configs(p)]
+        self.assertEqual(self.offered(flydsl_enable_autotuning=True), names)
+
+    def test_exhaustive_enlarges_the_search_only(self) -> None:
+        exhaustive = {"max_autotune_gemm_search_space": "EXHAUSTIVE"}
+        default = self.offered(flydsl_enable_autotuning=True)
+        self.assertGreater(len(self.offered(flydsl_enable_autotuning=True, **exhaustive)), len(default))
+        self.assertEqual(len(self.offered(flydsl_enable_autotuning=False, **exhaustive)), 1)
+
+    def test_a_configuration_that_does_not_fit_is_no_candidate(self) -> None:
+        """A lookup table may hold a configuration of another problem."""
+        out, mat1, mat2 = problem()
+        fields = dataclasses.asdict(dataclasses.replace(gemm_config.DEFAULT_CONFIGS[0], tile_n=48))
+        with self.assertRaisesRegex(NotImplementedError, "tile_n=48 is not a multiple of"):
+            flydsl_mm_template.generate(input_nodes=[mat1, mat2], layout=out, **fields)
+
+    def test_the_option_comes_from_the_environment(self) -> None:
+        script = "import torch._inductor.config as config\nprint(config.flydsl_enable_autotuning)"
+        self.assertEqual(run_script(script, FLYDSL_ENABLE_AUTOTUNING="1"), "True")
+        self.assertEqual(run_script(script, FLYDSL_ENABLE_AUTOTUNING="0"), "False")
 
 
 @instantiate_parametrized_tests

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _ENVIRONMENT_NAMES = ("TORCHINDUCTOR_CACHE_DIR",)
 _ENVIRONMENT_PREFIX = "FLYDSL_"
 
+_REASON_LENGTH = 300
+
 # A pool whose worker died fails every job in flight, so a job is charged with the crash only if it crashes alone.
 _alone = threading.Lock()
 
@@ -70,14 +72,19 @@ def _submit(kernel_name: str, source: str) -> Future[tuple[str, str, int]]:
 
 
 def failure_reason(error: BaseException) -> str:
-    """One line for the log: a worker's exception arrives as the text of its whole traceback."""
+    """One line for the log. A worker's exception arrives as the text of its traceback, and a compiler's may hold a
+    whole module, so the exception's own message is picked out and cut."""
     if isinstance(error, BrokenProcessPool):
         return "the process that compiled it died"
-    text = error.details if isinstance(error, SubprocException) else f"{type(error).__name__}: {error}"
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    text = f"{type(error).__name__}: {error}"
     if isinstance(error, SubprocException):
-        return lines[-1] if lines else "no details"
-    return " ".join(lines)
+        # The message begins at the first line without indent after the innermost frame.
+        _, _, innermost = error.details.rpartition('\n  File "')
+        lines = innermost.splitlines()[1:]
+        start = next((i for i, line in enumerate(lines) if line and not line[0].isspace()), None)
+        text = "\n".join(lines[start:]) if start is not None else error.details
+    text = " ".join(text.split())
+    return text if len(text) <= _REASON_LENGTH else f"{text[:_REASON_LENGTH]}..."
 
 
 class CompileJob:
