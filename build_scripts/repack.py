@@ -126,9 +126,10 @@ def repack(base: Path, out: Path, pins: Pins, *, patches: Path = PATCHES, overla
             for line in record.parse(archive.read(record_name).decode("utf-8"))
             if line.path not in contents and line.path != record_name
         }
-        missing = [name for name in wheel.names if not name.endswith("/") and name not in unchanged | contents]
-        if missing != [record_name]:
-            raise BuildError(f"RECORD of {base.name} does not list {', '.join(missing[:3])}: the wheel is damaged")
+        known = {*unchanged, *contents, record_name}
+        missing = [name for name in wheel.names if not name.endswith("/") and name not in known]
+        if missing or record_name not in wheel.names:
+            raise BuildError(f"{base.name}: RECORD does not list {', '.join(missing[:3])}: the wheel is damaged")
         template = archive.getinfo(f"{wheel.dist_info}/METADATA")
         lines = []
         out.mkdir(parents=True, exist_ok=True)

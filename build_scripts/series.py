@@ -144,7 +144,9 @@ def _header_problems(patch: Patch) -> list[str]:
         if not any(line.startswith(field) for line in lines[1:8]):
             problems.append(f"the header has no line that starts with {field!r}")
     if patch.name != slug_of(patch.subject) + ".patch":
-        problems.append(f"the file name should be the slug of its subject: {slug_of(patch.subject)}.patch")
+        problems.append(
+            f"the file name should be the slug of its subject: {slug_of(patch.subject)}.patch (series holds the order)"
+        )
     if not patch.message:
         problems.append("the message is empty; it says why, and why the overlay cannot do it")
     names = [name for name, _ in patch.trailers]
@@ -208,8 +210,6 @@ def series_problems(folder: Path = PATCHES) -> list[str]:
     for name in sorted({name for name in order if order.count(name) > 1}):
         problems.append(f"patches/series lists {name} {order.count(name)} times")
     for name in order:
-        if re.match(r"\d+-", name):
-            problems.append(f"patches/{name}: a file name has no number; patches/series holds the order")
         if not (folder / name).is_file():
             problems.append(f"patches/series lists {name!r}, but there is no such file in patches/")
     for path in sorted(folder.iterdir()):

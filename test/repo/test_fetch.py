@@ -1,0 +1,122 @@
+"""Finding the base wheel, and which wheels are refused."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from repo.fake_wheel import BASE, make_wheel
+
+from build_scripts import fetch
+from build_scripts.errors import BuildError
+from build_scripts.pins import read_pins
+
+PINS = read_pins()
+
+
+@pytest.fixture(autouse=True)
+def _no_base_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(fetch.BASE_VARIABLE, raising=False)
+
+
+def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path)
+    assert fetch.fetch(str(wheel), None, PINS, tmp_path / "cache") == wheel
+    assert not (tmp_path / "cache").exists()
+
+
+def test_the_environment_names_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel = make_wheel(tmp_path)
+    monkeypatch.setenv(fetch.BASE_VARIABLE, str(wheel))
+    assert fetch.fetch(None, None, PINS, tmp_path / "cache") == wheel
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        ({"version": "2.12.1+cpu"}, f"is torch 2.12.1, but the series is pinned to {BASE}"),
+        ({"version": f"{BASE}+cpu.flydsl1"}, "is already patched; pass the wheel it was made from"),
+        (
+            {"more": {f"torch-{BASE}+cpu.dist-info/flydsl_provenance.json": "{}"}},
+            "is already patched; pass the wheel it was made from",
+        ),
+        ({"more": {"torch/_inductor/codegen/flydsl/__init__.py": ""}}, "already holds torch/_inductor/codegen/flydsl"),
+        ({"tags": "cp312-cp312-manylinux_2_28_x86_64"}, "is for cp312, but this project is pinned to cp311"),
+        ({"module_version": BASE}, "versions differ"),
+        ({"metadata_version": BASE}, "versions differ"),
+    ],
+)
+def test_refused(make: dict[str, object], message: str, tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path, **make)  # type: ignore[arg-type]
+    with pytest.raises(BuildError) as error:
+        fetch.fetch(str(wheel), None, PINS, tmp_path / "cache")
+    assert message in str(error.value)
+
+
+def test_a_wheel_of_something_else(tmp_path: Path) -> None:
+    other = tmp_path / "numpy-2.4.6-cp311-cp311-linux_x86_64.whl"
+    other.write_bytes(b"")
+    with pytest.raises(BuildError, match="is a wheel of numpy, expected one of torch"):
+        fetch.fetch(str(other), None, PINS)
+
+
+def test_a_damaged_wheel(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path)
+    wheel.write_bytes(wheel.read_bytes()[:-40])
+    with pytest.raises(BuildError, match=r"is damaged .*: delete it and fetch it again"):
+        fetch.fetch(str(wheel), None, PINS)
+
+
+@pytest.mark.parametrize(
+    ("base", "index", "message"),
+    [
+        ("2.12.1", None, f"--base 2.12.1: the series is pinned to torch {BASE}"),
+        ("latest", None, "neither a wheel's path nor a version"),
+        ("./missing.whl", None, "there is no wheel missing.whl"),
+        ("./missing.whl", "somewhere", "goes with a version"),
+    ],
+)
+def test_bad_request(base: str, index: str | None, message: str, tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match=re.escape(message)):
+        fetch.fetch(base, index, PINS, tmp_path / "cache")
+
+
+@pytest.fixture
+def an_index(tmp_path: Path) -> Path:
+    """A folder that pip reads like a package index, with a ROCm build and a plain one."""
+    root = tmp_path / "index"
+    (root / "torch").mkdir(parents=True)
+    wheels = [make_wheel(root / "torch", version) for version in (f"{BASE}+rocm7.1", BASE)]
+    links = "".join(f'<a href="{wheel.name}">{wheel.name}</a>\n' for wheel in wheels)
+    (root / "torch" / "index.html").write_text(f"<!DOCTYPE html><html><body>{links}</body></html>")
+    return root
+
+
+def test_pip_finds_a_version_in_an_index_and_it_is_kept(an_index: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    found = fetch.fetch(f"{BASE}+rocm7.1", an_index.as_uri(), PINS, cache)
+    assert found.name.startswith(f"torch-{BASE}+rocm7.1-")
+    assert found.is_relative_to(cache)
+    (an_index / "torch" / "index.html").unlink()  # the second time pip is not asked
+    assert fetch.fetch(f"{BASE}+rocm7.1", an_index.as_uri(), PINS, cache) == found
+    assert [path.name for path in cache.rglob("*") if path.is_file()] == [found.name]
+
+
+def test_what_pip_does_not_find(an_index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Only this index: neither the machine's configuration nor its environment adds another.
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_NO_INDEX", "0")
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    monkeypatch.delenv("PIP_EXTRA_INDEX_URL", raising=False)
+    with pytest.raises(BuildError, match=r"pip could not download torch==[0-9.]+\+cpu:(.|\n)*--base FILE"):
+        fetch.fetch(None, an_index.as_uri(), PINS, tmp_path / "cache")
+
+
+def test_the_command_prints_the_path(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path)
+    command = [sys.executable, str(Path(fetch.__file__)), "--base", str(wheel)]
+    result = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path)
+    assert result.stdout.strip() == str(wheel)

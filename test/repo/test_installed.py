@@ -1,0 +1,46 @@
+"""The patched wheel as it is installed here."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import subprocess
+import sys
+
+from build_scripts.lay import read_overlay
+from build_scripts.pins import read_pins
+
+
+def in_a_new_process(code: str) -> str:
+    # -I: no PYTHONPATH and no folder of this repository on sys.path.
+    result = subprocess.run([sys.executable, "-I", "-c", code], check=True, capture_output=True, text=True)
+    return result.stdout.strip()
+
+
+def test_import_torch_does_not_import_flydsl() -> None:
+    assert importlib.metadata.version("flydsl")  # it could be imported
+    code = "import sys, torch; print([name for name in sys.modules if name.split('.')[0] == 'flydsl'])"
+    assert in_a_new_process(code) == "[]"
+
+
+def test_import_torch_does_not_import_the_inductor_part() -> None:
+    code = "import sys, torch; print([name for name in sys.modules if name.startswith('torch._inductor')])"
+    assert in_a_new_process(code) == "[]"
+
+
+def test_versions_agree() -> None:
+    version = importlib.metadata.version("torch")
+    assert version.endswith(read_pins().local_suffix)
+    assert in_a_new_process("import torch; print(torch.__version__)") == version
+
+
+def test_provenance_is_installed() -> None:
+    text = importlib.metadata.distribution("torch").read_text("flydsl_provenance.json")
+    assert text is not None
+    assert json.loads(text)["base"]["version"].startswith(read_pins().base)
+
+
+def test_the_overlay_is_installed() -> None:
+    distribution = importlib.metadata.distribution("torch")
+    files = {str(path) for path in distribution.files or []}
+    assert set(read_overlay()) <= files
