@@ -39,11 +39,12 @@ class FlyDSLBenchmarkRequest(GPUDeviceBenchmarkMixin, BenchmarkRequest):
     def __init__(
         self,
         kernel_name: str,
-        input_tensor_meta: Sequence[TensorMeta],
-        output_tensor_meta: TensorMeta,
+        input_tensor_meta: TensorMeta | Sequence[TensorMeta],
+        output_tensor_meta: TensorMeta | list[TensorMeta],
         source: str,
     ) -> None:
-        super().__init__(kernel_name, list(input_tensor_meta), output_tensor_meta, extra_args=())
+        metas = [input_tensor_meta] if isinstance(input_tensor_meta, TensorMeta) else list(input_tensor_meta)
+        super().__init__(kernel_name, metas, output_tensor_meta, extra_args=())
         self.module_cache_key, self.module_path = PyCodeCache.write(source)
         self.environment = environment()
         self.owner_pid = os.getpid()

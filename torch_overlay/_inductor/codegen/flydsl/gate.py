@@ -20,7 +20,7 @@ from .lowering import BACKEND
 
 log = logging.getLogger("torch._native.flydsl.inductor")
 
-DTYPES = {torch.bfloat16: "bf16", torch.float16: "fp16"}
+DTYPES: dict[torch.dtype, gemm_config.DType] = {torch.bfloat16: "bf16", torch.float16: "fp16"}
 
 # Global loads and LDS DMA move 16 bytes per lane.
 ALIGNMENT_BYTES = 16

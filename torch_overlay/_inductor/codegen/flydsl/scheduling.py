@@ -31,7 +31,8 @@ class FlyDSLKernel(Kernel):
         call_args: list[str] = []
         raw_args: list[Any] = []
         arg_types: list[torch.dtype] = []
-        for argument in self.buffer.inputs:
+        for tensor in self.buffer.inputs:
+            argument: Any = tensor
             while isinstance(argument, MutableBox):
                 argument = argument.data
             if isinstance(argument, BaseView):
@@ -95,14 +96,14 @@ class FlyDSLScheduling(BaseScheduling):
         epilogue_nodes: Sequence[BaseSchedulerNode],
         prologue_nodes: Sequence[BaseSchedulerNode],
     ) -> None:
-        if not self.is_flydsl_template(template_node):
+        buffer = template_node.node
+        if not isinstance(buffer, FlyDSLTemplateBuffer):
             raise RuntimeError(f"{template_node.get_name()} is not a FlyDSL template")
         if epilogue_nodes or prologue_nodes:
             fused = ", ".join(node.get_name() for node in (*prologue_nodes, *epilogue_nodes))
             raise RuntimeError(
                 f"FlyDSL template {template_node.get_name()} was fused with {fused}; it supports no fusion"
             )
-        buffer = template_node.node
         kernel = FlyDSLKernel(buffer)
         template_node.mark_run()
         with V.set_kernel_handler(kernel):

@@ -69,7 +69,7 @@ class FlyDSLGemmCaller(ChoiceCaller):
         source = gemm_module(_CANDIDATE_KERNEL, spec)
         self.bmreq = FlyDSLBenchmarkRequest(
             _CANDIDATE_KERNEL,
-            [TensorMeta.from_irnodes(node) for node in input_nodes],
+            TensorMeta.from_irnodes(input_nodes),
             TensorMeta.from_irnodes(layout),
             source,
         )
