@@ -1,0 +1,113 @@
+// C functions for the Python package: what libtorch_python offers in a ROCm build and a CPU build lacks.
+#include <ATen/core/Generator.h>
+#include <c10/core/CachingDeviceAllocator.h>
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "device_memory.h"
+#include "generator.h"
+#include "gfx950_hip.h"
+#include "streams.h"
+
+using namespace gfx950::torch_device;
+
+namespace {
+
+thread_local std::string error_text;
+
+// Runs `body`, keeps its exception's text for gfx950_torch_error() and returns 0 or -1.
+template <typename Body>
+int guarded(Body body) {
+  try {
+    body();
+    return 0;
+  } catch (const std::exception& error) {
+    error_text = error.what();
+    return -1;
+  }
+}
+
+void append(std::string* json, const char* name, const c10::CachingAllocator::StatArray& stats) {
+  const c10::CachingAllocator::Stat& all = stats[0];
+  char text[256];
+  for (const char* pool : {"all", "small_pool", "large_pool"}) {
+    const bool whole = std::strcmp(pool, "all") == 0;  // one pool: the parts are not kept apart
+    std::snprintf(text, sizeof(text), "\"%s.%s.current\": %lld, \"%s.%s.peak\": %lld, \"%s.%s.allocated\": %lld, \"%s.%s.freed\": %lld, ",
+                  name, pool, whole ? static_cast<long long>(all.current) : 0, name, pool,
+                  whole ? static_cast<long long>(all.peak) : 0, name, pool,
+                  whole ? static_cast<long long>(all.allocated) : 0, name, pool,
+                  whole ? static_cast<long long>(all.freed) : 0);
+    *json += text;
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+#define GFX950_EXPORT __attribute__((visibility("default")))
+
+GFX950_EXPORT const char* gfx950_torch_error() { return error_text.c_str(); }
+
+GFX950_EXPORT int gfx950_torch_current_device() { return current_device(); }
+GFX950_EXPORT int gfx950_torch_set_device(int device) {
+  return guarded([&] { set_device(static_cast<c10::DeviceIndex>(device)); });
+}
+
+GFX950_EXPORT int64_t gfx950_torch_current_stream(int device) {
+  int64_t id = -1;
+  return guarded([&] { id = current_stream(static_cast<c10::DeviceIndex>(device)).id(); }) == 0 ? id : -1;
+}
+GFX950_EXPORT int gfx950_torch_set_stream(int device, int64_t id) {
+  return guarded([&] {
+    exchange_stream(c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device)), id));
+  });
+}
+GFX950_EXPORT int64_t gfx950_torch_new_stream(int device, int priority) {
+  int64_t id = -1;
+  return guarded([&] { id = new_stream(static_cast<c10::DeviceIndex>(device), priority).id(); }) == 0 ? id : -1;
+}
+
+GFX950_EXPORT size_t gfx950_torch_memory_stats(int device, char* buffer, size_t size) {
+  std::string json = "{";
+  const int status = guarded([&] {
+    const auto stats = device_allocator().getDeviceStats(static_cast<c10::DeviceIndex>(device));
+    append(&json, "allocation", stats.allocation);
+    append(&json, "segment", stats.segment);
+    append(&json, "active", stats.active);
+    append(&json, "inactive_split", stats.inactive_split);
+    append(&json, "allocated_bytes", stats.allocated_bytes);
+    append(&json, "reserved_bytes", stats.reserved_bytes);
+    append(&json, "active_bytes", stats.active_bytes);
+    append(&json, "inactive_split_bytes", stats.inactive_split_bytes);
+    append(&json, "requested_bytes", stats.requested_bytes);
+    json += "\"num_alloc_retries\": 0, \"num_ooms\": " + std::to_string(stats.num_ooms) +
+            ", \"num_device_alloc\": " + std::to_string(stats.num_device_alloc) +
+            ", \"num_device_free\": " + std::to_string(stats.num_device_free) + "}";
+  });
+  if (status != 0) return 0;
+  if (buffer && size > json.size()) std::memcpy(buffer, json.c_str(), json.size() + 1);
+  return json.size() + 1;
+}
+GFX950_EXPORT int gfx950_torch_reset_peak(int device) {
+  return guarded([&] { device_allocator().resetPeakStats(static_cast<c10::DeviceIndex>(device)); });
+}
+GFX950_EXPORT int gfx950_torch_reset_accumulated(int device) {
+  return guarded([&] { device_allocator().resetAccumulatedStats(static_cast<c10::DeviceIndex>(device)); });
+}
+GFX950_EXPORT int gfx950_torch_memory_info(int device, size_t* free_bytes, size_t* total_bytes) {
+  return guarded([&] {
+    std::tie(*free_bytes, *total_bytes) = device_allocator().getMemoryInfo(static_cast<c10::DeviceIndex>(device));
+  });
+}
+
+GFX950_EXPORT void gfx950_torch_offer_default_generator(int device) {
+  offer_default_generator(static_cast<c10::DeviceIndex>(device));
+}
+
+// The torch that this library was compiled against; the package compares it before it loads the library.
+GFX950_EXPORT const char* gfx950_torch_built_for() { return GFX950_TORCH_VERSION; }
+
+}  // extern "C"

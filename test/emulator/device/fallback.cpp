@@ -1,0 +1,176 @@
+#include "fallback.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <torch/library.h>
+
+#include <unordered_set>
+
+#include "alias.h"
+#include "cost.h"
+#include "device_memory.h"
+#include "generator.h"
+#include "streams.h"
+
+namespace gfx950::torch_device {
+namespace {
+
+// Operators that take CPU tensors beside device tensors on hardware too.
+bool accepts_cpu_tensors(const std::string& name) {
+  static const auto* names = new std::unordered_set<std::string>{
+      "aten::copy_",         "aten::index",       "aten::index_put",      "aten::index_put_",
+      "aten::_index_put_impl_", "aten::_unsafe_index", "aten::_unsafe_index_put", "aten::_copy_from",
+      "aten::_foreach_copy_", "aten::set_",       "aten::_copy_from_and_resize", "aten::_unsafe_masked_index"};
+  return names->count(name) > 0;
+}
+
+// The device of a call, and a check that its tensors agree on one.
+class DeviceOfCall {
+ public:
+  explicit DeviceOfCall(const c10::OperatorHandle& op) : name_(op.schema().name()), may_mix_(accepts_cpu_tensors(name_)) {}
+
+  void see(const at::Tensor& tensor) {
+    if (!tensor.defined()) return;
+    const c10::Device device = tensor.device();
+    if (device.is_cuda()) {
+      if (index_ < 0) index_ = device.index();
+      TORCH_CHECK(may_mix_ || device.index() == index_,
+                  "Expected all tensors to be on the same device, but found at least two devices, cuda:",
+                  static_cast<int>(index_), " and ", device, "! (when checking arguments of ", name_, ")");
+    } else if (device.is_cpu() && tensor.dim() > 0) {
+      cpu_tensor_ = true;
+    }
+  }
+  void see(c10::Device device) {
+    if (device.is_cuda() && index_ < 0) index_ = device.has_index() ? device.index() : current_device();
+  }
+  c10::DeviceIndex resolve() const {
+    TORCH_CHECK(may_mix_ || !cpu_tensor_ || index_ < 0,
+                "Expected all tensors to be on the same device, but found at least two devices, cuda:",
+                static_cast<int>(index_), " and cpu! (when checking arguments of ", name_, ")");
+    return index_ < 0 ? current_device() : index_;
+  }
+
+ private:
+  const std::string& name_;
+  const bool may_mix_;
+  bool cpu_tensor_ = false;
+  c10::DeviceIndex index_ = -1;
+};
+
+// Applies `function` to every tensor of an argument or result; it may replace the tensor.
+template <typename Function>
+void for_each_tensor(c10::IValue* value, Function function) {
+  if (value->isTensor()) {
+    at::Tensor tensor = value->toTensor();
+    if (tensor.defined()) *value = function(tensor);
+  } else if (value->isTensorList()) {
+    const c10::List<at::Tensor> list = value->toTensorList();
+    c10::List<at::Tensor> replaced;
+    replaced.reserve(list.size());
+    for (const at::Tensor& tensor : list) replaced.push_back(tensor.defined() ? function(tensor) : tensor);
+    *value = std::move(replaced);
+  } else if (value->isOptionalTensorList()) {
+    const c10::List<std::optional<at::Tensor>> list = value->toOptionalTensorList();
+    c10::List<std::optional<at::Tensor>> replaced;
+    replaced.reserve(list.size());
+    for (std::optional<at::Tensor> tensor : list) {
+      replaced.push_back(tensor && tensor->defined() ? std::optional<at::Tensor>(function(*tensor)) : tensor);
+    }
+    *value = std::move(replaced);
+  }
+}
+
+// While it lives, the default CPU generator continues the device's sequence of random numbers; after it, its own.
+class BorrowedCpuGenerator {
+ public:
+  explicit BorrowedCpuGenerator(at::Generator of_device) : cpu_(at::detail::getDefaultCPUGenerator()) {
+    std::lock_guard<std::mutex> lock(cpu_.mutex());
+    saved_ = cpu_.get_state();
+    std::lock_guard<std::mutex> device_lock(of_device.mutex());
+    cpu_.set_current_seed(at::check_generator<GeneratorOfDevice>(of_device)->next_host_seed());
+  }
+  ~BorrowedCpuGenerator() {
+    std::lock_guard<std::mutex> lock(cpu_.mutex());
+    cpu_.set_state(saved_);
+  }
+  BorrowedCpuGenerator(const BorrowedCpuGenerator&) = delete;
+  BorrowedCpuGenerator& operator=(const BorrowedCpuGenerator&) = delete;
+
+ private:
+  at::Generator cpu_;
+  at::Tensor saved_;
+};
+
+std::optional<at::Generator> generator_argument(c10::IValue* value) {
+  if (!value->isGenerator()) return std::nullopt;
+  at::Generator generator = value->toGenerator();
+  if (generator.defined() && generator.device().is_cuda()) {
+    *value = c10::IValue();  // the CPU kernel then takes the default generator, which is borrowed
+    return generator;
+  }
+  TORCH_CHECK(!generator.defined(), "Expected a 'cuda' device type for generator but found '", generator.device().type(),
+              "'");
+  return std::nullopt;
+}
+
+}  // namespace
+
+void cpu_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  raise_pending_error();
+  const c10::FunctionSchema& schema = op.schema();
+  const size_t argument_count = schema.arguments().size();
+  const size_t begin = stack->size() - argument_count;
+
+  DeviceOfCall device(op);
+  std::optional<at::Generator> generator;
+  for (size_t i = begin; i < stack->size(); ++i) {
+    c10::IValue& value = (*stack)[i];
+    for_each_tensor(&value, [&](const at::Tensor& tensor) {
+      device.see(tensor);
+      return tensor;
+    });
+    if (value.isDevice()) {
+      device.see(value.toDevice());
+      if (value.toDevice().is_cuda()) value = c10::Device(c10::DeviceType::CPU);
+    }
+    if (auto found = generator_argument(&value)) generator = found;
+  }
+  const c10::DeviceIndex index = device.resolve();
+
+  Aliases aliases(index);
+  std::vector<at::Tensor> inputs, outputs;
+  for (size_t i = begin; i < stack->size(); ++i) {
+    for_each_tensor(&(*stack)[i], [&](const at::Tensor& tensor) {
+      if (!tensor.device().is_cuda()) return tensor;
+      inputs.push_back(tensor);
+      return aliases.to_cpu(tensor);
+    });
+  }
+
+  std::optional<BorrowedCpuGenerator> borrowed;
+  if (generator || op.hasTag(at::Tag::nondeterministic_seeded)) {
+    borrowed.emplace(generator ? *generator : default_generator(index));
+  }
+  {
+    const DeviceMemoryScope scope(index);
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+  }
+  aliases.carry_back();
+  for (size_t i = stack->size() - schema.returns().size(); i < stack->size(); ++i) {
+    for_each_tensor(&(*stack)[i], [&](const at::Tensor& tensor) {
+      at::Tensor result = tensor.device().is_cpu() ? aliases.to_device(tensor) : tensor;
+      outputs.push_back(result);
+      return result;
+    });
+  }
+  charge(cost_class(op), inputs, outputs);
+}
+
+namespace {
+
+TORCH_LIBRARY_IMPL(_, CUDA, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&cpu_fallback>()); }
+
+}  // namespace
+}  // namespace gfx950::torch_device

@@ -1,0 +1,184 @@
+// Operators that need a kernel of their own on the device: factories, copies, storages, and those that would otherwise
+// take a composite path that the CPU backend does not take.
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/Context.h>
+#include <ATen/SDPBackend.h>
+#include <ATen/native/transformers/attention.h>
+#include <ATen/ops/copy_ops.h>
+#include <torch/library.h>
+
+#include "alias.h"
+#include "device_memory.h"
+#include "fallback.h"
+#include "gfx950_hip.h"
+#include "streams.h"
+
+namespace gfx950::torch_device {
+namespace {
+
+c10::DeviceIndex index_of(std::optional<c10::Device> device) {
+  return device && device->has_index() ? device->index() : current_device();
+}
+
+class CurrentDevice {
+ public:
+  explicit CurrentDevice(c10::DeviceIndex index) : previous_(current_device()) {
+    if (index != previous_) set_device(index);
+  }
+  ~CurrentDevice() { set_device(previous_); }
+
+ private:
+  c10::DeviceIndex previous_;
+};
+
+void check_not_pinned(std::optional<bool> pin_memory) {
+  TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
+}
+
+c10::ScalarType type_or_default(std::optional<c10::ScalarType> type) {
+  return type.value_or(c10::get_default_dtype_as_scalartype());
+}
+
+at::Tensor empty(c10::SymIntArrayRef size, std::optional<c10::ScalarType> type, std::optional<c10::Layout>,
+                 std::optional<c10::Device> device, std::optional<bool> pin_memory,
+                 std::optional<c10::MemoryFormat> format) {
+  check_not_pinned(pin_memory);
+  const CurrentDevice guard(index_of(device));
+  return at::detail::empty_generic(C10_AS_INTARRAYREF_SLOW(size), &device_allocator(),
+                                   c10::DispatchKeySet(c10::DispatchKey::CUDA), type_or_default(type), format);
+}
+
+at::Tensor empty_strided(c10::SymIntArrayRef size, c10::SymIntArrayRef stride, std::optional<c10::ScalarType> type,
+                         std::optional<c10::Layout>, std::optional<c10::Device> device,
+                         std::optional<bool> pin_memory) {
+  check_not_pinned(pin_memory);
+  const CurrentDevice guard(index_of(device));
+  return at::detail::empty_strided_generic(C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride),
+                                           &device_allocator(), c10::DispatchKeySet(c10::DispatchKey::CUDA),
+                                           type_or_default(type));
+}
+
+// Any direction between host and device, and between devices; dtype and strides may differ.
+at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking) {
+  raise_pending_error();
+  if (self.is_same(source)) return self;
+  TORCH_CHECK(self.device().is_cpu() || self.is_cuda(), "copy_: cannot copy to ", self.device());
+  TORCH_CHECK(source.device().is_cpu() || source.is_cuda(), "copy_: cannot copy from ", source.device());
+  Aliases of_self(self.is_cuda() ? self.device().index() : 0), of_source(source.is_cuda() ? source.device().index() : 0);
+  const bool one_device = self.device() == source.device();
+  at::Tensor destination = self.is_cuda() ? of_self.to_cpu(self) : self;
+  const at::Tensor origin = !source.is_cuda() ? source : one_device ? of_self.to_cpu(source) : of_source.to_cpu(source);
+  at::_ops::copy_::redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), destination, origin, non_blocking);
+  const size_t bytes = self.numel() * std::max(self.itemsize(), source.itemsize());
+  if (self.is_cuda() && source.is_cuda()) {
+    gfx950_charge_device_copy(bytes);
+  } else {
+    gfx950_charge_host_copy(bytes);
+  }
+  return self;
+}
+
+// ---- storages -----------------------------------------------------------------------------------------------------------
+
+at::Tensor& set_storage(at::Tensor& self, c10::Storage source, c10::SymInt offset, c10::SymIntArrayRef size,
+                        c10::SymIntArrayRef stride) {
+  TORCH_CHECK(source.device() == self.device() || self.numel() == 0,
+              "Attempted to set the storage of a tensor on device \"", self.device(), "\" to a storage on different device \"",
+              source.device(), "\"");
+  c10::TensorImpl* impl = self.unsafeGetTensorImpl();
+  const c10::IntArrayRef sizes = C10_AS_INTARRAYREF_SLOW(size);
+  const int64_t first = offset.expect_int();
+  TORCH_CHECK(first >= 0, "Tensor: invalid storage offset ", first);
+  std::vector<int64_t> strides;
+  if (stride.empty() && !sizes.empty()) {
+    strides.assign(sizes.size(), 1);
+    for (size_t i = sizes.size() - 1; i > 0; --i) strides[i - 1] = strides[i] * std::max<int64_t>(sizes[i], 1);
+  } else {
+    const c10::IntArrayRef given = C10_AS_INTARRAYREF_SLOW(stride);
+    strides.assign(given.begin(), given.end());
+  }
+  TORCH_CHECK(strides.size() == sizes.size(), "mismatch in length of strides and shape");
+  const size_t needed = at::detail::computeStorageNbytes(sizes, strides, self.itemsize(), first);
+  if (needed > source.nbytes()) {
+    c10::StorageImpl* storage = source.unsafeGetStorageImpl();
+    TORCH_CHECK(storage->resizable(), "Trying to resize storage that is not resizable");
+    c10::DataPtr bytes = allocate(needed, self.device().index(), self.device());
+    if (storage->nbytes()) device_allocator().copy_data(bytes.get(), storage->data(), storage->nbytes());
+    storage->set_data_ptr_noswap(std::move(bytes));
+    storage->set_nbytes(needed);
+  }
+  impl->set_storage_keep_dtype(std::move(source));
+  impl->set_sizes_and_strides(sizes, strides, first);
+  return self;
+}
+
+at::Tensor& set_whole_storage(at::Tensor& self, c10::Storage source) {
+  const auto elements = static_cast<int64_t>(source.nbytes() / self.itemsize());
+  return set_storage(self, std::move(source), 0, {c10::SymInt(elements)}, {});
+}
+
+at::Tensor& set_tensor(at::Tensor& self, const at::Tensor& source) {
+  if (self.is_same(source)) return self;
+  return set_storage(self, source.storage(), source.storage_offset(), c10::fromIntArrayRefSlow(source.sizes()),
+                     c10::fromIntArrayRefSlow(source.strides()));
+}
+
+at::Tensor& set_empty(at::Tensor& self) {
+  c10::Storage storage(c10::Storage::use_byte_size_t(), 0, allocate(0, self.device().index(), self.device()),
+                       &device_allocator(), true);
+  return set_storage(self, std::move(storage), 0, {c10::SymInt(0)}, {});
+}
+
+void record_stream(at::Tensor&, c10::Stream) {}  // streams are synchronous: memory is never reused too early
+
+// ---- attention ----------------------------------------------------------------------------------------------------------
+
+bool has_device_kernel(const char* name) {
+  const auto op = c10::Dispatcher::singleton().findSchema({name, ""});
+  return op && op->hasKernelForDispatchKey(c10::DispatchKey::CUDA);
+}
+
+// Flash attention where somebody registered a kernel for it, the math path otherwise: ATen's own fused kernels do not
+// exist here.
+int64_t fused_sdp_choice(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                         const std::optional<at::Tensor>& mask, double, bool, std::optional<double>, bool) {
+  const at::Context& context = at::globalContext();
+  const bool half = query.scalar_type() == c10::ScalarType::Half || query.scalar_type() == c10::ScalarType::BFloat16;
+  const bool same_type = key.scalar_type() == query.scalar_type() && value.scalar_type() == query.scalar_type();
+  const bool shape = query.dim() == 4 && query.size(-1) == key.size(-1) && query.size(-1) == value.size(-1);
+  if (context.userEnabledFlashSDP() && half && same_type && shape && !(mask && mask->defined()) &&
+      has_device_kernel("aten::_scaled_dot_product_flash_attention")) {
+    return static_cast<int64_t>(at::SDPBackend::flash_attention);
+  }
+  TORCH_CHECK(context.userEnabledMathSDP(),
+              "No available kernel. Aborting execution: the emulated device has no fused attention kernel for these "
+              "inputs, and the math path is disabled");
+  return static_cast<int64_t>(at::SDPBackend::math);
+}
+
+struct StubRegistrar {
+  StubRegistrar() { at::native::_fused_sdp_choice_stub.set_cuda_dispatch_ptr(&fused_sdp_choice); }
+} stub_registrar;
+
+TORCH_LIBRARY_IMPL(aten, CUDA, m) {
+  m.impl("empty.memory_format", TORCH_FN(empty));
+  m.impl("empty_strided", TORCH_FN(empty_strided));
+  m.impl("copy_", TORCH_FN(copy_));
+  m.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage));
+  m.impl("set_.source_Storage", TORCH_FN(set_whole_storage));
+  m.impl("set_.source_Tensor", TORCH_FN(set_tensor));
+  m.impl("set_", TORCH_FN(set_empty));
+  m.impl("record_stream", TORCH_FN(record_stream));
+  m.impl("_fused_sdp_choice", TORCH_FN(fused_sdp_choice));
+  // CPU has a kernel for these, so the composite one must not win on the device.
+  for (const char* name :
+       {"convolution", "convolution_backward", "addr", "addr.out", "all.dims_out", "any.dims_out", "native_group_norm",
+        "native_layer_norm", "mish_backward", "linalg__powsum"}) {
+    const auto op = c10::Dispatcher::singleton().findSchema(torch::jit::parseName(std::string("aten::") + name));
+    if (op) m.impl(name, torch::CppFunction::makeFromBoxedFunction<&cpu_fallback>());
+  }
+}
+
+}  // namespace
+}  // namespace gfx950::torch_device

@@ -1,0 +1,50 @@
+"""``python -m gfx950_emulator script.py [arguments]``, ``-m module`` or ``-c code``: run it on the emulated gfx950."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+
+from gfx950_emulator.errors import EmulatorError
+
+USAGE = """usage: python -m gfx950_emulator script.py [arguments]
+       python -m gfx950_emulator -m module [arguments]
+       python -m gfx950_emulator -c code [arguments]
+Runs Python code with an emulated AMD Instinct MI355X (gfx950) as torch's device "cuda"."""
+
+
+def main(argv: list[str]) -> int:
+    if not argv or argv[0] in ("-h", "--help"):
+        print(USAGE)
+        return 0 if argv else 2
+    from gfx950_emulator.activation import activate
+
+    try:
+        activate()
+    except EmulatorError as error:
+        print(f"gfx950 emulator: {error}", file=sys.stderr)
+        return 1
+    if argv[0] in ("-m", "-c"):
+        if len(argv) < 2:
+            print(f"argument expected for the {argv[0]} option\n{USAGE}", file=sys.stderr)
+            return 2
+        sys.path[0] = ""
+        sys.argv = [argv[0], *argv[2:]]
+        if argv[0] == "-m":
+            runpy.run_module(argv[1], run_name="__main__", alter_sys=True)
+        else:
+            exec(compile(argv[1], "<string>", "exec"), {"__name__": "__main__", "__builtins__": __builtins__})
+        return 0
+    script = Path(argv[0])
+    if not script.exists():
+        print(f"gfx950 emulator: no such file: {script}\n{USAGE}", file=sys.stderr)
+        return 2
+    sys.argv = list(argv)
+    sys.path[0] = str(script.resolve().parent)
+    runpy.run_path(str(script), run_name="__main__")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

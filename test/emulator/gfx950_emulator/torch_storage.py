@@ -1,0 +1,26 @@
+"""torch.UntypedStorage(n, device="cuda"), which libtorch_python knows only in a GPU build."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+
+def install(module: ModuleType | None) -> None:
+    assert module is not None
+    storage_class = module.UntypedStorage
+    make_plain = storage_class.__new__
+
+    def make(cls: type, *args: Any, device: Any = None, **kwargs: Any) -> Any:
+        import torch
+
+        if device is None or torch.device(device).type != "cuda":
+            return make_plain(cls, *args, device=device, **kwargs) if device else make_plain(cls, *args, **kwargs)
+        content = args[0] if args else kwargs.pop("size", 0)
+        if isinstance(content, int):
+            tensor = torch.empty(content, dtype=torch.uint8, device=device)
+        else:
+            tensor = torch.tensor(list(content), dtype=torch.uint8, device=device)
+        return tensor.untyped_storage()
+
+    storage_class.__new__ = make

@@ -1,0 +1,124 @@
+// The virtual clock and what is counted about launches.
+#include "gfx950_hip.h"
+#include "runtime.h"
+
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+namespace gfx950::hip {
+namespace {
+
+// Published: HBM 8 TB/s, of which 7.2 are reached by copies; PCIe 5.0 x16 carries 64 GB/s, about 55 after protocol.
+constexpr double kHbmBytesPerNanosecond = 7200.0;
+constexpr double kHostLinkBytesPerNanosecond = 55.0;
+// Launch overhead that fits published small-shape GEMM figures; a copy on the device is such a launch.
+constexpr double kLaunchNanoseconds = 7000.0;
+constexpr double kHostCopyNanoseconds = 10000.0;
+
+struct KernelStatistics {
+  uint64_t launches = 0;
+  double nanoseconds = 0;
+  uint64_t wave_instructions = 0, mfma = 0, bytes_loaded = 0, bytes_stored = 0;
+};
+
+std::mutex mutex;
+double now = 0;
+std::map<std::string, KernelStatistics> statistics;
+
+void append_json_string(std::string* out, const std::string& text) {
+  *out += '"';
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      *out += '\\';
+      *out += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      char escape[8];
+      std::snprintf(escape, sizeof(escape), "\\u%04x", c);
+      *out += escape;
+    } else {
+      *out += c;
+    }
+  }
+  *out += '"';
+}
+
+}  // namespace
+
+void advance_clock(double nanoseconds) {
+  if (!std::isfinite(nanoseconds) || nanoseconds < 0) return;
+  std::lock_guard<std::mutex> lock(mutex);
+  now += nanoseconds;
+}
+
+double clock_now() {
+  std::lock_guard<std::mutex> lock(mutex);
+  return now;
+}
+
+void count_launch(const std::string& kernel_name, const LaunchResult& result) {
+  std::lock_guard<std::mutex> lock(mutex);
+  KernelStatistics& entry = statistics[kernel_name];
+  ++entry.launches;
+  entry.nanoseconds += result.nanoseconds;
+  entry.wave_instructions += result.counts.wave_instructions;
+  entry.mfma += result.counts.mfma;
+  entry.bytes_loaded += result.counts.bytes_loaded;
+  entry.bytes_stored += result.counts.bytes_stored;
+}
+
+double copy_nanoseconds(size_t bytes, Link link) {
+  const double size = static_cast<double>(bytes);
+  if (link == Link::host) return kHostCopyNanoseconds + size / kHostLinkBytesPerNanosecond;
+  return kLaunchNanoseconds + 2 * size / kHbmBytesPerNanosecond;  // read and written
+}
+
+double fill_nanoseconds(size_t bytes) { return kLaunchNanoseconds + static_cast<double>(bytes) / kHbmBytesPerNanosecond; }
+
+}  // namespace gfx950::hip
+
+using namespace gfx950::hip;
+
+extern "C" {
+
+double gfx950_clock_now_ns() { return clock_now(); }
+void gfx950_clock_advance_ns(double nanoseconds) { advance_clock(nanoseconds); }
+void gfx950_charge_device_copy(size_t bytes) { advance_clock(copy_nanoseconds(bytes, Link::device)); }
+void gfx950_charge_host_copy(size_t bytes) { advance_clock(copy_nanoseconds(bytes, Link::host)); }
+
+uint64_t gfx950_launch_count(const char* kernel_name) {
+  if (!kernel_name) return 0;
+  std::lock_guard<std::mutex> lock(mutex);
+  const auto found = statistics.find(kernel_name);
+  return found == statistics.end() ? 0 : found->second.launches;
+}
+
+size_t gfx950_launch_statistics(char* buffer, size_t size) {
+  std::string text = "{";
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    for (const auto& [name, entry] : statistics) {
+      if (text.size() > 1) text += ", ";
+      append_json_string(&text, name);
+      char fields[320];
+      std::snprintf(fields, sizeof(fields),
+                    ": {\"launches\": %llu, \"nanoseconds\": %.17g, \"wave_instructions\": %llu, \"mfma\": %llu, "
+                    "\"bytes_loaded\": %llu, \"bytes_stored\": %llu}",
+                    static_cast<unsigned long long>(entry.launches), entry.nanoseconds,
+                    static_cast<unsigned long long>(entry.wave_instructions),
+                    static_cast<unsigned long long>(entry.mfma), static_cast<unsigned long long>(entry.bytes_loaded),
+                    static_cast<unsigned long long>(entry.bytes_stored));
+      text += fields;
+    }
+  }
+  text += "}";
+  if (buffer && size > text.size()) std::memcpy(buffer, text.c_str(), text.size() + 1);
+  return text.size() + 1;
+}
+
+void gfx950_reset_launch_statistics() {
+  std::lock_guard<std::mutex> lock(mutex);
+  statistics.clear();
+}
+
+}  // extern "C"

@@ -1,0 +1,39 @@
+// What the emulated runtime offers beyond HIP: the virtual clock, launch statistics and errors in words. Plain C, so that
+// Python reaches it through ctypes and the torch device library through a link.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+extern "C" {
+
+// The virtual clock: nanoseconds since the process started, advanced only by modelled work. One per process, because
+// streams and devices run one after another.
+double gfx950_clock_now_ns();
+void gfx950_clock_advance_ns(double nanoseconds);
+
+// Launches that finished without an error, by kernel name. `gfx950_launch_statistics` writes a JSON object
+// {name: {"launches", "nanoseconds", "wave_instructions", "mfma", "bytes_loaded", "bytes_stored"}} and returns the bytes
+// it needs with the final NUL; a smaller `size` gets nothing.
+uint64_t gfx950_launch_count(const char* kernel_name);
+size_t gfx950_launch_statistics(char* buffer, size_t size);
+void gfx950_reset_launch_statistics();
+
+// Text of the last failure in this process; "" if there was none. Valid until the next call on the same thread.
+const char* gfx950_last_error();
+
+// A failed launch stays pending until somebody is told, as an asynchronous error does on hardware: callers that ignore
+// the code of hipModuleLaunchKernel must not go on with wrong data. Returns the HIP code and clears it; 0 if none.
+// `gfx950_has_pending_error` is cheap.
+int gfx950_has_pending_error();
+int gfx950_take_pending_error(char* buffer, size_t size);
+
+// Bytes that hipMalloc may hand out on a device (GFX950_MEMORY_LIMIT, or what the host has).
+uint64_t gfx950_memory_limit();
+int gfx950_device_count();
+
+// Advances the clock by one device-to-device or host-to-device copy of that many bytes.
+void gfx950_charge_device_copy(size_t bytes);
+void gfx950_charge_host_copy(size_t bytes);
+
+}  // extern "C"
