@@ -58,7 +58,7 @@ def _table(data: dict[str, Any], name: str, keys: set[str] | None, source: Path)
 
 def _release(value: object, where: str, source: Path) -> str:
     if not isinstance(value, str) or not _RELEASE.fullmatch(value):
-        raise BuildError(f"{source}: {where} is {value!r}, expected a release number such as '2.13.0'")
+        raise BuildError(f"{source}: {where} is {value!r}, expected a release number such as '1.2.3'")
     return value
 
 

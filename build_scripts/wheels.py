@@ -24,7 +24,7 @@ _VERSION_LINE = re.compile(rb"^__version__ = '([^']+)'$", re.MULTILINE)
 class Wheel:
     path: Path
     version: Version
-    # The version as the wheel spells it; "2.13.0+cpu".
+    # The version as the wheel spells it, with its local part.
     version_text: str
     # "cp311-cp311-manylinux_2_28_x86_64", as in the file name.
     tags: str

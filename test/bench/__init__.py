@@ -1,0 +1,1 @@
+"""The front door of all benchmarks and what they share."""
