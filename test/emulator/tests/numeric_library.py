@@ -1,6 +1,6 @@
 """Loads the C entry points that these tests check: libgfx950_numeric_capi.so.
 
-It is looked for at the path in GFX950_NUMERIC_CAPI, then in the installed gfx950_emulator package.
+Libraries are looked for in the folder that GFX950_TEST_LIBRARIES names, then in the installed gfx950_emulator package.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ NEAREST, TOWARD_ZERO, STOCHASTIC = 0, 1, 2
 TO_INFINITY, SATURATE_FINITE, SATURATE = 0, 1, 2
 
 
-def library_path(name: str, variable: str) -> Path:
-    if given := os.environ.get(variable):
-        path = Path(given)
+def library_path(name: str) -> Path:
+    if folder := os.environ.get("GFX950_TEST_LIBRARIES"):
+        path = Path(folder) / name
     else:
         spec = importlib.util.find_spec("gfx950_emulator")
         if spec is None or spec.origin is None:
             raise FileNotFoundError(
-                f"{name}: gfx950_emulator is not installed and {variable} is not set. "
-                "Install it (pip install --no-build-isolation test/emulator) or set the variable to the built library."
+                f"{name}: gfx950_emulator is not installed. Install it (pip install --no-build-isolation test/emulator), "
+                "or set GFX950_TEST_LIBRARIES to a folder with its libraries."
             )
         path = Path(spec.origin).parent / "lib" / name
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is not there. Rebuild the emulator, or set {variable} to the built library.")
+        raise FileNotFoundError(f"{path} is not there: rebuild the emulator.")
     return path
 
 
 @cache
 def numeric() -> ctypes.CDLL:
-    library = ctypes.CDLL(str(library_path(NAME, "GFX950_NUMERIC_CAPI")))
+    library = ctypes.CDLL(str(library_path(NAME)))
     library.gfx950_mfma_execute.restype = ctypes.c_double
     return library
 
