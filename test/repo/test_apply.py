@@ -7,12 +7,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from repo.fake_wheel import FILES
 from unidiff.patch import PatchSet
 
 from build_scripts import apply
 from build_scripts.errors import BuildError
 from build_scripts.series import read_series
+from repo.fake_wheel import FILES
 
 FIXTURES = Path(__file__).parent / "fixtures" / "apply"
 OK = sorted(path.name for path in FIXTURES.glob("ok_*"))

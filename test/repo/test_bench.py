@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from bench import bench
 from bench.report import Goal, Report
 

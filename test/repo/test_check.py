@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from packaging.version import Version
-from repo.fake_wheel import BASE, FILES, make_wheel
 
 from build_scripts import check
 from build_scripts.errors import BuildError
 from build_scripts.lay import read_overlay
 from build_scripts.pins import read_pins
 from build_scripts.series import DropCondition, read_series
+from repo.fake_wheel import BASE, FILES, make_wheel
 
 PINS = read_pins()
 FIXTURES = Path(__file__).parent / "fixtures"

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from repo.fake_wheel import BASE, make_wheel
 
 from build_scripts import fetch
 from build_scripts.errors import BuildError
 from build_scripts.pins import read_pins
+from repo.fake_wheel import BASE, make_wheel
 
 PINS = read_pins()
 

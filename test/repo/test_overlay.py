@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from repo.fake_wheel import FILES
 
 from build_scripts import lay
 from build_scripts.errors import BuildError
+from repo.fake_wheel import FILES
 
 FIXTURES = Path(__file__).parent / "fixtures" / "overlay"
 OK = sorted(path.name for path in FIXTURES.glob("ok_*"))

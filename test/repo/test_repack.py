@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from packaging.utils import parse_wheel_filename
-from repo.fake_wheel import BASE, FILES, make_wheel
 
 from build_scripts import check, digest, record, repack
 from build_scripts.errors import BuildError
 from build_scripts.pins import read_pins
+from repo.fake_wheel import BASE, FILES, make_wheel
 
 PINS = read_pins()
 FIXTURES = Path(__file__).parent / "fixtures"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from repo.fake_wheel import FILES
 
 from build_scripts import check, checkout, export
 from build_scripts.errors import BuildError
 from build_scripts.gitrepo import git
 from build_scripts.series import DropCondition, Patch, read_series, series_problems, slug_of
+from repo.fake_wheel import FILES
 
 FIXTURES = Path(__file__).parent / "fixtures" / "series"
 OK = sorted(path.name for path in FIXTURES.glob("ok_*"))
