@@ -11,7 +11,9 @@ namespace gfx950::torch_device {
 namespace {
 
 // An alias keeps the device storage alive.
-void release_owner(void* context) { c10::intrusive_ptr<c10::StorageImpl>::reclaim(static_cast<c10::StorageImpl*>(context)); }
+void release_owner(void* context) {
+  c10::intrusive_ptr<c10::StorageImpl>::reclaim(static_cast<c10::StorageImpl*>(context));
+}
 
 bool is_alias(const c10::DataPtr& pointer) { return pointer.get_deleter() == &release_owner; }
 
@@ -36,7 +38,8 @@ at::Tensor make_tensor(c10::Storage storage, c10::DispatchKey key, const at::Ten
 
 // Device memory with the bytes of a CPU storage: moved if it is device memory that only got a CPU label, else copied.
 c10::DataPtr take_bytes(c10::StorageImpl* storage, c10::Device device) {
-  if (is_device_memory(storage->data_ptr())) return relabel(storage->set_data_ptr(c10::DataPtr(nullptr, c10::DeviceType::CPU)), device);
+  if (is_device_memory(storage->data_ptr()))
+    return relabel(storage->set_data_ptr(c10::DataPtr(nullptr, c10::DeviceType::CPU)), device);
   c10::DataPtr bytes = allocate(storage->nbytes(), device.index(), device);
   if (storage->nbytes()) std::memcpy(bytes.get(), storage->data(), storage->nbytes());
   return bytes;

@@ -8,8 +8,8 @@
 
 namespace gfx950::torch_device {
 
-// The aliases of one operator call. Tensors that share a storage get aliases that share one, so that CPU kernels see the
-// overlaps that exist.
+// The aliases of one operator call. Tensors that share a storage get aliases that share one, so that CPU kernels see
+// the overlaps that exist.
 class Aliases {
  public:
   explicit Aliases(c10::DeviceIndex device_index) : device_(c10::DeviceType::CUDA, device_index) {}

@@ -2,7 +2,6 @@
 #include <ATen/core/Generator.h>
 #include <c10/core/CachingDeviceAllocator.h>
 
-#include <cstdio>
 #include <cstring>
 #include <string>
 
@@ -29,18 +28,17 @@ int guarded(Body body) {
   }
 }
 
-void append(std::string* json, const char* name, const c10::CachingAllocator::StatArray& stats) {
-  const c10::CachingAllocator::Stat& all = stats[0];
-  char text[256];
-  for (const char* pool : {"all", "small_pool", "large_pool"}) {
-    const bool whole = std::strcmp(pool, "all") == 0;  // one pool: the parts are not kept apart
-    std::snprintf(text, sizeof(text), "\"%s.%s.current\": %lld, \"%s.%s.peak\": %lld, \"%s.%s.allocated\": %lld, \"%s.%s.freed\": %lld, ",
-                  name, pool, whole ? static_cast<long long>(all.current) : 0, name, pool,
-                  whole ? static_cast<long long>(all.peak) : 0, name, pool,
-                  whole ? static_cast<long long>(all.allocated) : 0, name, pool,
-                  whole ? static_cast<long long>(all.freed) : 0);
-    *json += text;
-  }
+void append_one(std::string* json, const std::string& name, const c10::CachingAllocator::Stat& stat) {
+  const std::pair<const char*, int64_t> fields[] = {
+      {"current", stat.current}, {"peak", stat.peak}, {"allocated", stat.allocated}, {"freed", stat.freed}};
+  for (const auto& [field, value] : fields) *json += "\"" + name + "." + field + "\": " + std::to_string(value) + ", ";
+}
+
+// There is one pool, so the two parts that torch lists are empty.
+void append(std::string* json, const std::string& name, const c10::CachingAllocator::StatArray& stats) {
+  append_one(json, name + ".all", stats[0]);
+  append_one(json, name + ".small_pool", c10::CachingAllocator::Stat());
+  append_one(json, name + ".large_pool", c10::CachingAllocator::Stat());
 }
 
 }  // namespace
@@ -62,7 +60,8 @@ GFX950_EXPORT int64_t gfx950_torch_current_stream(int device) {
 }
 GFX950_EXPORT int gfx950_torch_set_stream(int device, int64_t id) {
   return guarded([&] {
-    exchange_stream(c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device)), id));
+    exchange_stream(c10::Stream(c10::Stream::UNSAFE,
+                                c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device)), id));
   });
 }
 GFX950_EXPORT int64_t gfx950_torch_new_stream(int device, int priority) {
@@ -83,6 +82,8 @@ GFX950_EXPORT size_t gfx950_torch_memory_stats(int device, char* buffer, size_t 
     append(&json, "active_bytes", stats.active_bytes);
     append(&json, "inactive_split_bytes", stats.inactive_split_bytes);
     append(&json, "requested_bytes", stats.requested_bytes);
+    append_one(&json, "oversize_allocations", c10::CachingAllocator::Stat());
+    append_one(&json, "oversize_segments", c10::CachingAllocator::Stat());
     json += "\"num_alloc_retries\": 0, \"num_ooms\": " + std::to_string(stats.num_ooms) +
             ", \"num_device_alloc\": " + std::to_string(stats.num_device_alloc) +
             ", \"num_device_free\": " + std::to_string(stats.num_device_free) + "}";

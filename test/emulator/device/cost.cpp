@@ -12,8 +12,8 @@ namespace {
 constexpr double kLaunchNanoseconds = 7000.0;
 constexpr double kHbmBytesPerNanosecond = 7200.0;
 constexpr double kComputeUnits = 256.0;
-constexpr double kTile = 128.0;          // rows and columns of C that one workgroup computes
-constexpr double kPeakFraction = 0.62;   // of the published peak, reached by large published ATen products
+constexpr double kTile = 128.0;               // rows and columns of C that one workgroup computes
+constexpr double kPeakFraction = 0.62;        // of the published peak, reached by large published ATen products
 constexpr double kSmallestOccupancy = 0.125;  // a library splits K when C has few tiles
 
 // Published peaks at 2.4 GHz, in FLOP per nanosecond.
@@ -37,16 +37,16 @@ double peak_flops(c10::ScalarType type) {
 
 const std::unordered_set<std::string>& gemm_names() {
   static const auto* names = new std::unordered_set<std::string>{
-      "aten::mm",         "aten::addmm",     "aten::bmm",           "aten::baddbmm",         "aten::_addmm_activation",
-      "aten::_scaled_mm", "aten::_int_mm",   "aten::_scaled_mm_v2", "aten::addmv",           "aten::mv",
-      "aten::dot",        "aten::linear",    "aten::addbmm",        "aten::_grouped_mm",     "aten::_scaled_grouped_mm"};
+      "aten::mm",         "aten::addmm",   "aten::bmm",           "aten::baddbmm",     "aten::_addmm_activation",
+      "aten::_scaled_mm", "aten::_int_mm", "aten::_scaled_mm_v2", "aten::addmv",       "aten::mv",
+      "aten::dot",        "aten::linear",  "aten::addbmm",        "aten::_grouped_mm", "aten::_scaled_grouped_mm"};
   return *names;
 }
 
 const std::unordered_set<std::string>& metadata_names() {
   static const auto* names = new std::unordered_set<std::string>{
-      "aten::empty",   "aten::empty_strided", "aten::resize_", "aten::set_",     "aten::resize_as_",
-      "aten::squeeze_", "aten::unsqueeze_",   "aten::t_",      "aten::transpose_", "aten::as_strided_"};
+      "aten::empty",    "aten::empty_strided", "aten::resize_", "aten::set_",       "aten::resize_as_",
+      "aten::squeeze_", "aten::unsqueeze_",    "aten::t_",      "aten::transpose_", "aten::as_strided_"};
   return *names;
 }
 
@@ -98,8 +98,8 @@ double convolution_nanoseconds(const std::vector<at::Tensor>& inputs, const std:
 }  // namespace
 
 double gemm_nanoseconds(int64_t batch, int64_t m, int64_t n, int64_t k, c10::ScalarType type, double bytes) {
-  const double flops = 2.0 * static_cast<double>(batch) * static_cast<double>(m) * static_cast<double>(n) *
-                       static_cast<double>(k);
+  const double flops =
+      2.0 * static_cast<double>(batch) * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   const auto tiles_of = [](int64_t extent) { return std::ceil(static_cast<double>(extent) / kTile); };
   const double tiles = static_cast<double>(batch) * tiles_of(m) * tiles_of(n);
   const double occupancy = std::clamp(tiles / kComputeUnits, kSmallestOccupancy, 1.0);

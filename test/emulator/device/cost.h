@@ -10,11 +10,11 @@
 namespace gfx950::torch_device {
 
 enum class CostClass {
-  none,         // metadata only: views, empty, resize
-  memory,       // bytes over bandwidth
-  gemm,         // mm, addmm, bmm, baddbmm and their kin
+  none,    // metadata only: views, empty, resize
+  memory,  // bytes over bandwidth
+  gemm,    // mm, addmm, bmm, baddbmm and their kin
   convolution,
-  host_copy,    // a read by the host
+  host_copy,  // a read by the host
 };
 
 CostClass cost_class(const c10::OperatorHandle& op);

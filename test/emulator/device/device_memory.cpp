@@ -40,7 +40,8 @@ void count(DeviceStats* stats, const Block& block, bool allocated) {
   for (auto* counter : {&stats->allocation, &stats->active, &stats->segment}) {
     allocated ? (*counter)[kAggregate].increase(1) : (*counter)[kAggregate].decrease(1);
   }
-  for (auto* counter : {&stats->allocated_bytes, &stats->active_bytes, &stats->reserved_bytes, &stats->requested_bytes}) {
+  for (auto* counter :
+       {&stats->allocated_bytes, &stats->active_bytes, &stats->reserved_bytes, &stats->requested_bytes}) {
     allocated ? (*counter)[kAggregate].increase(block.size) : (*counter)[kAggregate].decrease(block.size);
   }
 }
@@ -82,8 +83,9 @@ void* allocate_bytes(size_t size, c10::DeviceIndex device_index) {
     ++stats.num_ooms;
     const double used = static_cast<double>(stats.allocated_bytes[kAggregate].current);
     TORCH_CHECK_WITH(OutOfMemoryError, false, "HIP out of memory. Tried to allocate ", human(size), ". GPU ",
-                     static_cast<int>(device_index), " (emulated) may use ", human(gfx950_memory_limit()), ", of which ",
-                     human(used), " is allocated by PyTorch. Set GFX950_MEMORY_LIMIT to change the limit.");
+                     static_cast<int>(device_index), " (emulated) may use ", human(gfx950_memory_limit()),
+                     ", of which ", human(used),
+                     " is allocated by PyTorch. Set GFX950_MEMORY_LIMIT to change the limit.");
   }
   TORCH_CHECK(code == hipSuccess, gfx950_last_error());
   const Block block{size, device_index};
@@ -106,7 +108,7 @@ class TorchDeviceAllocator final : public c10::DeviceAllocator {
     TORCH_CHECK(hipMemcpy(destination, source, size, hipMemcpyDeviceToDevice) == hipSuccess, gfx950_last_error());
   }
   bool initialized() override { return true; }
-  void emptyCache(c10::MempoolId_t) override {}  // nothing is cached: freed memory goes back at once
+  void emptyCache(c10::MempoolId_t) override {}                    // nothing is cached: freed memory goes back at once
   void recordStream(const c10::DataPtr&, c10::Stream) override {}  // streams are synchronous
   DeviceStats getDeviceStats(c10::DeviceIndex device) override {
     std::lock_guard<std::mutex> lock(state().mutex);
@@ -224,8 +226,9 @@ void raise_pending_error() {
   char text[4096] = "";
   const int code = gfx950_take_pending_error(text, sizeof(text));
   if (code == 0) return;
-  throw c10::AcceleratorError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, code,
-                              std::string("HIP error: ") + hipGetErrorName(static_cast<hipError_t>(code)) + ": " + text);
+  throw c10::AcceleratorError(
+      {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, code,
+      std::string("HIP error: ") + hipGetErrorName(static_cast<hipError_t>(code)) + ": " + text);
 }
 
 }  // namespace gfx950::torch_device

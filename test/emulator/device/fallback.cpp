@@ -17,17 +17,26 @@ namespace {
 
 // Operators that take CPU tensors beside device tensors on hardware too.
 bool accepts_cpu_tensors(const std::string& name) {
-  static const auto* names = new std::unordered_set<std::string>{
-      "aten::copy_",         "aten::index",       "aten::index_put",      "aten::index_put_",
-      "aten::_index_put_impl_", "aten::_unsafe_index", "aten::_unsafe_index_put", "aten::_copy_from",
-      "aten::_foreach_copy_", "aten::set_",       "aten::_copy_from_and_resize", "aten::_unsafe_masked_index"};
+  static const auto* names = new std::unordered_set<std::string>{"aten::copy_",
+                                                                 "aten::index",
+                                                                 "aten::index_put",
+                                                                 "aten::index_put_",
+                                                                 "aten::_index_put_impl_",
+                                                                 "aten::_unsafe_index",
+                                                                 "aten::_unsafe_index_put",
+                                                                 "aten::_copy_from",
+                                                                 "aten::_foreach_copy_",
+                                                                 "aten::set_",
+                                                                 "aten::_copy_from_and_resize",
+                                                                 "aten::_unsafe_masked_index"};
   return names->count(name) > 0;
 }
 
 // The device of a call, and a check that its tensors agree on one.
 class DeviceOfCall {
  public:
-  explicit DeviceOfCall(const c10::OperatorHandle& op) : name_(op.schema().name()), may_mix_(accepts_cpu_tensors(name_)) {}
+  explicit DeviceOfCall(const c10::OperatorHandle& op)
+      : name_(op.schema().name()), may_mix_(accepts_cpu_tensors(name_)) {}
 
   void see(const at::Tensor& tensor) {
     if (!tensor.defined()) return;
@@ -109,8 +118,8 @@ std::optional<at::Generator> generator_argument(c10::IValue* value) {
     *value = c10::IValue();  // the CPU kernel then takes the default generator, which is borrowed
     return generator;
   }
-  TORCH_CHECK(!generator.defined(), "Expected a 'cuda' device type for generator but found '", generator.device().type(),
-              "'");
+  TORCH_CHECK(!generator.defined(), "Expected a 'cuda' device type for generator but found '",
+              generator.device().type(), "'");
   return std::nullopt;
 }
 

@@ -73,9 +73,7 @@ struct GuardImpl final : public c10::impl::DeviceGuardImplInterface {
   void uncheckedSetDevice(c10::Device device) const noexcept override { (void)hipSetDevice(device.index()); }
 
   c10::Stream getStream(c10::Device device) const override { return current_stream(device.index()); }
-  c10::Stream getDefaultStream(c10::Device device) const override {
-    return c10::Stream(c10::Stream::DEFAULT, device);
-  }
+  c10::Stream getDefaultStream(c10::Device device) const override { return c10::Stream(c10::Stream::DEFAULT, device); }
   c10::Stream getStreamFromGlobalPool(c10::Device device, bool high_priority) const override {
     return new_stream(device.index(), high_priority ? -1 : 0);
   }
@@ -125,7 +123,9 @@ struct GuardImpl final : public c10::impl::DeviceGuardImplInterface {
     check(hipEventElapsedTime(&milliseconds, static_cast<hipEvent_t>(start), static_cast<hipEvent_t>(end)));
     return milliseconds;
   }
-  c10::DeviceIndex deviceCount() const noexcept override { return static_cast<c10::DeviceIndex>(gfx950_device_count()); }
+  c10::DeviceIndex deviceCount() const noexcept override {
+    return static_cast<c10::DeviceIndex>(gfx950_device_count());
+  }
 };
 
 }  // namespace

@@ -1,9 +1,9 @@
 // Operators that need a kernel of their own on the device: factories, copies, storages, and those that would otherwise
 // take a composite path that the CPU backend does not take.
-#include <ATen/EmptyTensor.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/Context.h>
+#include <ATen/EmptyTensor.h>
 #include <ATen/SDPBackend.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/copy_ops.h>
 #include <torch/library.h>
@@ -65,7 +65,8 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking)
   if (self.is_same(source)) return self;
   TORCH_CHECK(self.device().is_cpu() || self.is_cuda(), "copy_: cannot copy to ", self.device());
   TORCH_CHECK(source.device().is_cpu() || source.is_cuda(), "copy_: cannot copy from ", source.device());
-  Aliases of_self(self.is_cuda() ? self.device().index() : 0), of_source(source.is_cuda() ? source.device().index() : 0);
+  Aliases of_self(self.is_cuda() ? self.device().index() : 0),
+      of_source(source.is_cuda() ? source.device().index() : 0);
   const bool one_device = self.device() == source.device();
   at::Tensor destination = self.is_cuda() ? of_self.to_cpu(self) : self;
   const at::Tensor origin = !source.is_cuda() ? source : one_device ? of_self.to_cpu(source) : of_source.to_cpu(source);
@@ -79,13 +80,14 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking)
   return self;
 }
 
-// ---- storages -----------------------------------------------------------------------------------------------------------
+// ---- storages
+// -----------------------------------------------------------------------------------------------------------
 
 at::Tensor& set_storage(at::Tensor& self, c10::Storage source, c10::SymInt offset, c10::SymIntArrayRef size,
                         c10::SymIntArrayRef stride) {
   TORCH_CHECK(source.device() == self.device() || self.numel() == 0,
-              "Attempted to set the storage of a tensor on device \"", self.device(), "\" to a storage on different device \"",
-              source.device(), "\"");
+              "Attempted to set the storage of a tensor on device \"", self.device(),
+              "\" to a storage on different device \"", source.device(), "\"");
   c10::TensorImpl* impl = self.unsafeGetTensorImpl();
   const c10::IntArrayRef sizes = C10_AS_INTARRAYREF_SLOW(size);
   const int64_t first = offset.expect_int();
@@ -132,7 +134,8 @@ at::Tensor& set_empty(at::Tensor& self) {
 
 void record_stream(at::Tensor&, c10::Stream) {}  // streams are synchronous: memory is never reused too early
 
-// ---- attention ----------------------------------------------------------------------------------------------------------
+// ---- attention
+// ----------------------------------------------------------------------------------------------------------
 
 bool has_device_kernel(const char* name) {
   const auto op = c10::Dispatcher::singleton().findSchema({name, ""});
@@ -172,9 +175,8 @@ TORCH_LIBRARY_IMPL(aten, CUDA, m) {
   m.impl("record_stream", TORCH_FN(record_stream));
   m.impl("_fused_sdp_choice", TORCH_FN(fused_sdp_choice));
   // CPU has a kernel for these, so the composite one must not win on the device.
-  for (const char* name :
-       {"convolution", "convolution_backward", "addr", "addr.out", "all.dims_out", "any.dims_out", "native_group_norm",
-        "native_layer_norm", "mish_backward", "linalg__powsum"}) {
+  for (const char* name : {"convolution", "convolution_backward", "addr", "addr.out", "all.dims_out", "any.dims_out",
+                           "native_group_norm", "native_layer_norm", "mish_backward", "linalg__powsum"}) {
     const auto op = c10::Dispatcher::singleton().findSchema(torch::jit::parseName(std::string("aten::") + name));
     if (op) m.impl(name, torch::CppFunction::makeFromBoxedFunction<&cpu_fallback>());
   }

@@ -73,6 +73,14 @@ def _event_class(torch_c: ModuleType) -> type:
         def cuda_event(self) -> int:
             return int(self.event_id)
 
+        def elapsed_time(self, end_event: Any) -> float:
+            # libtorch_python takes no subclass of torch.Event here
+            milliseconds = ctypes.c_float()
+            begin, end = ctypes.c_void_p(self.event_id), ctypes.c_void_p(end_event.event_id)
+            if hip.runtime().hipEventElapsedTime(ctypes.byref(milliseconds), begin, end) != 0:
+                raise RuntimeError(hip.runtime().gfx950_last_error().decode())
+            return milliseconds.value
+
     return _CudaEventBase
 
 
@@ -143,7 +151,6 @@ class _Process:
 
     initialised = False
     in_bad_fork = False
-    memory_fraction: dict[int, float] = {}
 
     @classmethod
     def forked(cls) -> None:
@@ -165,7 +172,7 @@ def _initialise() -> None:
         raise RuntimeError("No HIP GPUs are available: GFX950_DEVICES=0")
     _Process.initialised = True
     count = hip.runtime().gfx950_device_count()
-    torch.cuda.default_generators = tuple(_default_generator(i) for i in range(count))  # type: ignore[assignment]
+    torch.cuda.default_generators = tuple(_default_generator(i) for i in range(count))
 
 
 def _exchange_device(device: int) -> int:
@@ -234,10 +241,11 @@ def install(module: ModuleType | None) -> None:
     torch_c._cudart = _Cudart("torch._C._cudart")
     torch_c._dynamo.guards._empty_strided_cuda = empty_strided_cuda
 
+    # Python functions throughout: Dynamo keeps them in sets, and a ctypes function has no hash.
     functions: dict[str, Any] = {
         "init": _initialise,
-        "getDeviceCount": runtime.gfx950_device_count,
-        "getDevice": current_device,
+        "getDeviceCount": lambda: runtime.gfx950_device_count(),
+        "getDevice": lambda: current_device(),
         "setDevice": set_device,
         "exchangeDevice": _exchange_device,
         "maybeExchangeDevice": _maybe_exchange_device,
@@ -250,7 +258,7 @@ def install(module: ModuleType | None) -> None:
         "getArchFlags": lambda: "gfx950",
         "getCompiledVersion": lambda: 70125424,
         "getCurrentStream": get_current_stream,
-        "getCurrentRawStream": current_stream,
+        "getCurrentRawStream": lambda index: current_stream(index),
         "getDefaultStream": lambda index: _stream_tuple(0, index),
         "getStreamFromExternal": lambda pointer, index: _stream_tuple(pointer, index),
         "setStream": set_stream,
@@ -273,5 +281,3 @@ def install(module: ModuleType | None) -> None:
     }
     for name, function in functions.items():
         setattr(torch_c, f"_cuda_{name}", function)
-
-

@@ -1,10 +1,10 @@
 // The virtual clock and what is counted about launches.
-#include "gfx950_hip.h"
-#include "runtime.h"
-
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+
+#include "gfx950_hip.h"
+#include "runtime.h"
 
 namespace gfx950::hip {
 namespace {
@@ -73,7 +73,9 @@ double copy_nanoseconds(size_t bytes, Link link) {
   return kLaunchNanoseconds + 2 * size / kHbmBytesPerNanosecond;  // read and written
 }
 
-double fill_nanoseconds(size_t bytes) { return kLaunchNanoseconds + static_cast<double>(bytes) / kHbmBytesPerNanosecond; }
+double fill_nanoseconds(size_t bytes) {
+  return kLaunchNanoseconds + static_cast<double>(bytes) / kHbmBytesPerNanosecond;
+}
 
 }  // namespace gfx950::hip
 

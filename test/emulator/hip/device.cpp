@@ -1,12 +1,12 @@
 // Devices: how many, which is current, what they say about themselves.
-#include "gfx950_hip.h"
-#include "runtime.h"
-
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+
+#include "gfx950_hip.h"
+#include "runtime.h"
 
 namespace gfx950::hip {
 namespace {
@@ -46,9 +46,10 @@ uint64_t parse_memory_limit() {
     }
   }
   if (errno || *end || !(value > 0)) {
-    std::fprintf(stderr,
-                 "gfx950 emulator: GFX950_MEMORY_LIMIT=%s: expected bytes, or a number with K, M, G or T (powers of 1024)\n",
-                 text);
+    std::fprintf(
+        stderr,
+        "gfx950 emulator: GFX950_MEMORY_LIMIT=%s: expected bytes, or a number with K, M, G or T (powers of 1024)\n",
+        text);
     std::exit(1);
   }
   return std::min(static_cast<uint64_t>(value), kTotalMemory);
@@ -66,18 +67,18 @@ struct Attribute {
   int value;
 };
 constexpr Attribute kAttributes[] = {
-    {5, kClockKhz},                  // ClockRate
-    {10, 1},                         // CooperativeLaunch
-    {19, kL2Bytes},                  // L2CacheSize
-    {23, 9},                         // ComputeCapabilityMajor
-    {61, 5},                         // ComputeCapabilityMinor
-    {56, kMaxThreadsPerBlock},       // MaxThreadsPerBlock
-    {57, kMaxThreadsPerComputeUnit}, // MaxThreadsPerMultiProcessor
-    {59, kMemoryBusBits},            // MemoryBusWidth
-    {60, kMemoryClockKhz},           // MemoryClockRate
-    {63, kComputeUnits},             // MultiprocessorCount
-    {74, kLdsBytes},                 // MaxSharedMemoryPerBlock
-    {87, kWaveSize},                 // WarpSize
+    {5, kClockKhz},                   // ClockRate
+    {10, 1},                          // CooperativeLaunch
+    {19, kL2Bytes},                   // L2CacheSize
+    {23, 9},                          // ComputeCapabilityMajor
+    {61, 5},                          // ComputeCapabilityMinor
+    {56, kMaxThreadsPerBlock},        // MaxThreadsPerBlock
+    {57, kMaxThreadsPerComputeUnit},  // MaxThreadsPerMultiProcessor
+    {59, kMemoryBusBits},             // MemoryBusWidth
+    {60, kMemoryClockKhz},            // MemoryClockRate
+    {63, kComputeUnits},              // MultiprocessorCount
+    {74, kLdsBytes},                  // MaxSharedMemoryPerBlock
+    {87, kWaveSize},                  // WarpSize
 };
 
 }  // namespace

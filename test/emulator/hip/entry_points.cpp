@@ -1,7 +1,7 @@
 // hipGetProcAddress over the one list of implemented entry points.
-#include "runtime.h"
-
 #include <cstring>
+
+#include "runtime.h"
 
 namespace {
 
@@ -33,6 +33,7 @@ extern "C" hipError_t hipGetProcAddress(const char* symbol, void** pfn, int, uin
   }
   *pfn = nullptr;
   if (status) *status = HIP_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-  return fail(hipErrorNotFound, std::string("hipGetProcAddress: ") + symbol +
-                                    " is not implemented by the emulated HIP runtime; hip/entry_points.inc lists what is");
+  return fail(hipErrorNotFound,
+              std::string("hipGetProcAddress: ") + symbol +
+                  " is not implemented by the emulated HIP runtime; hip/entry_points.inc lists what is");
 }

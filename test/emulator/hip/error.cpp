@@ -1,10 +1,10 @@
 // Error codes, their names, and the text of the last failure.
-#include "gfx950_hip.h"
-#include "runtime.h"
-
 #include <atomic>
 #include <cstdio>
 #include <cstring>
+
+#include "gfx950_hip.h"
+#include "runtime.h"
 
 namespace gfx950::hip {
 namespace {
@@ -17,7 +17,7 @@ struct LastError {
 thread_local LastError thread_error;
 
 std::mutex process_mutex;
-std::string process_text;        // of the last failure on any thread
+std::string process_text;  // of the last failure on any thread
 hipError_t pending_code = hipSuccess;
 std::string pending_text;
 std::atomic<bool> has_pending{false};
@@ -111,8 +111,8 @@ const char* hipGetErrorName(hipError_t error) {
   return entry ? entry->name : "hipErrorUnknown";
 }
 
-// For the failure that this thread saw last, the emulator's own words: callers such as Triton print nothing else. Who asks
-// has been told, so the failure is no longer pending.
+// For the failure that this thread saw last, the emulator's own words: callers such as Triton print nothing else. Who
+// asks has been told, so the failure is no longer pending.
 const char* hipGetErrorString(hipError_t error) {
   if (error != hipSuccess && error == thread_error.code) {
     std::lock_guard<std::mutex> lock(process_mutex);

@@ -1,5 +1,5 @@
-// What the emulated runtime offers beyond HIP: the virtual clock, launch statistics and errors in words. Plain C, so that
-// Python reaches it through ctypes and the torch device library through a link.
+// What the emulated runtime offers beyond HIP: the virtual clock, launch statistics and errors in words. Plain C, so
+// that Python reaches it through ctypes and the torch device library through a link.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@ double gfx950_clock_now_ns();
 void gfx950_clock_advance_ns(double nanoseconds);
 
 // Launches that finished without an error, by kernel name. `gfx950_launch_statistics` writes a JSON object
-// {name: {"launches", "nanoseconds", "wave_instructions", "mfma", "bytes_loaded", "bytes_stored"}} and returns the bytes
-// it needs with the final NUL; a smaller `size` gets nothing.
+// {name: {"launches", "nanoseconds", "wave_instructions", "mfma", "bytes_loaded", "bytes_stored"}} and returns the
+// bytes it needs with the final NUL; a smaller `size` gets nothing.
 uint64_t gfx950_launch_count(const char* kernel_name);
 size_t gfx950_launch_statistics(char* buffer, size_t size);
 void gfx950_reset_launch_statistics();

@@ -110,7 +110,8 @@ struct hipPointerAttribute_t {
   unsigned allocationFlags;
 };
 
-// hipDeviceProp_tR0600, the layout since ROCm 6.0. Fields that no caller reads are kept as padding under their HIP names.
+// hipDeviceProp_tR0600, the layout since ROCm 6.0. Fields that no caller reads are kept as padding under their HIP
+// names.
 struct hipDeviceProp_tR0600 {
   char name[256];
   char uuid[16];

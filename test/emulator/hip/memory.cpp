@@ -1,9 +1,9 @@
 // Device and registered host memory, copies and fills. Device memory is host memory that the core knows of.
-#include "runtime.h"
-
 #include <cstdlib>
 #include <cstring>
 #include <unordered_map>
+
+#include "runtime.h"
 
 namespace gfx950::hip {
 namespace {
@@ -41,10 +41,10 @@ hipError_t copy(const char* call, void* destination, const void* source, size_t 
     return fail(hipErrorInvalidMemcpyDirection, std::string(call) + ": kind " + std::to_string(kind));
   }
   if (kind != hipMemcpyDefault && (expects_to != to_device || expects_from != from_device)) {
-    return fail(hipErrorInvalidMemcpyDirection,
-                std::string(call) + ": kind " + std::to_string(kind) + " does not fit: the destination is " +
-                    (to_device ? "device" : "host") + " memory and the source is " + (from_device ? "device" : "host") +
-                    " memory");
+    return fail(hipErrorInvalidMemcpyDirection, std::string(call) + ": kind " + std::to_string(kind) +
+                                                    " does not fit: the destination is " +
+                                                    (to_device ? "device" : "host") + " memory and the source is " +
+                                                    (from_device ? "device" : "host") + " memory");
   }
   if (hipError_t error = check_extent(call, destination, size)) return error;
   if (hipError_t error = check_extent(call, source, size)) return error;
@@ -112,7 +112,8 @@ hipError_t hipHostMalloc(void** pointer, size_t size, unsigned) {
   if (size == 0) return hipSuccess;
   constexpr size_t kAlignment = 4096;
   *pointer = std::aligned_alloc(kAlignment, (size + kAlignment - 1) / kAlignment * kAlignment);
-  if (!*pointer) return fail(hipErrorOutOfMemory, "hipHostMalloc: the host has no " + std::to_string(size) + " bytes left");
+  if (!*pointer)
+    return fail(hipErrorOutOfMemory, "hipHostMalloc: the host has no " + std::to_string(size) + " bytes left");
   Memory::instance().add(*pointer, size, Memory::Owner::host_registered, current_device());
   std::lock_guard<std::mutex> lock(pinned_mutex);
   pinned[*pointer] = size;

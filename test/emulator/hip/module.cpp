@@ -1,7 +1,7 @@
 // Modules, their kernels, and launches.
-#include "runtime.h"
-
 #include <cstring>
+
+#include "runtime.h"
 
 struct ihipModuleSymbol_t {
   ihipModule_t* module;
@@ -54,8 +54,8 @@ hipError_t pack_arguments(const ihipModuleSymbol_t& function, void** parameters,
       return fail_pending(hipErrorInvalidValue, function.name + ": argument " + std::to_string(index) + " is missing");
     }
     if (static_cast<size_t>(argument.offset) + argument.size > kernarg->size()) {
-      return fail_pending(hipErrorInvalidImage, function.name + ": argument " + std::to_string(index) +
-                                                    " lies outside the kernarg segment");
+      return fail_pending(hipErrorInvalidImage,
+                          function.name + ": argument " + std::to_string(index) + " lies outside the kernarg segment");
     }
     std::memcpy(kernarg->data() + argument.offset, parameters[index], argument.size);
     ++index;
@@ -139,8 +139,8 @@ hipError_t hipModuleGetFunction(hipFunction_t* function, hipModule_t module, con
   if (!kernel) {
     std::string present;
     for (const KernelInfo& info : module->object->kernels()) present += (present.empty() ? "" : ", ") + info.name;
-    return fail_pending(hipErrorNotFound, std::string("hipModuleGetFunction: no kernel ") + name + " in the module, which has: " +
-                                              (present.empty() ? "none" : present));
+    return fail_pending(hipErrorNotFound, std::string("hipModuleGetFunction: no kernel ") + name +
+                                              " in the module, which has: " + (present.empty() ? "none" : present));
   }
   auto symbol = std::make_unique<ihipModuleSymbol_t>(ihipModuleSymbol_t{module, kernel, name});
   *function = symbol.get();
@@ -190,7 +190,8 @@ hipError_t hipFuncGetAttribute(int* value, hipFunction_attribute attribute, hipF
 hipError_t hipFuncSetAttribute(const void* function, hipFunction_attribute attribute, int value) {
   if (!functions.contains(function)) return fail(hipErrorInvalidHandle, "hipFuncSetAttribute: not a live function");
   if (attribute != HIP_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
-    return fail(hipErrorNotSupported, "hipFuncSetAttribute: attribute " + std::to_string(attribute) + " is not modelled");
+    return fail(hipErrorNotSupported,
+                "hipFuncSetAttribute: attribute " + std::to_string(attribute) + " is not modelled");
   }
   if (value >= 0 && value <= kLdsBytes) return hipSuccess;  // every launch may use the whole LDS already
   return fail(hipErrorInvalidValue, "hipFuncSetAttribute: " + std::to_string(value) + " bytes of LDS asked for, " +

@@ -12,7 +12,8 @@
 
 namespace gfx950::hip {
 
-// ---- hardware numbers (AMD Instinct MI355X product page and CDNA4 white paper) ------------------------------------------
+// ---- hardware numbers (AMD Instinct MI355X product page and CDNA4 white paper)
+// ------------------------------------------
 
 inline constexpr const char* kDeviceName = "AMD Instinct MI355X (emulated)";
 inline constexpr const char* kArchName = "gfx950:sramecc+:xnack-";
@@ -23,13 +24,14 @@ inline constexpr int kLdsBytes = 160 << 10;
 inline constexpr int kMaxThreadsPerBlock = 1024;
 inline constexpr int kMaxThreadsPerComputeUnit = 2048;  // 8 waves on each of 4 SIMDs
 inline constexpr int kRegistersPerBlock = 65536;
-inline constexpr int kL2Bytes = 4 << 20;                // of one XCD
+inline constexpr int kL2Bytes = 4 << 20;  // of one XCD
 inline constexpr int kClockKhz = 2400000;
 inline constexpr int kMemoryClockKhz = 2000000;
 inline constexpr int kMemoryBusBits = 8192;
 inline constexpr int kHipVersion = 7 * 10000000 + 1 * 100000 + 25424;
 
-// ---- errors -----------------------------------------------------------------------------------------------------------
+// ---- errors
+// -----------------------------------------------------------------------------------------------------------
 
 // Records code and text for this thread and returns the code.
 hipError_t fail(hipError_t code, const std::string& text);
@@ -37,7 +39,8 @@ hipError_t fail(hipError_t code, const std::string& text);
 hipError_t fail_pending(hipError_t code, const std::string& text);
 hipError_t code_of(ErrorKind kind);
 
-// ---- handles ----------------------------------------------------------------------------------------------------------
+// ---- handles
+// ----------------------------------------------------------------------------------------------------------
 
 int device_count();  // GFX950_DEVICES
 int current_device();
@@ -58,7 +61,8 @@ class LiveHandles {
 bool valid_stream(hipStream_t stream);
 uint64_t memory_limit();
 
-// ---- clock and statistics ---------------------------------------------------------------------------------------------
+// ---- clock and statistics
+// ---------------------------------------------------------------------------------------------
 
 void advance_clock(double nanoseconds);
 double clock_now();

@@ -112,7 +112,9 @@ hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream) {
   return hipSuccess;
 }
 
-hipError_t hipEventQuery(hipEvent_t event) { return events.contains(event) ? hipSuccess : not_an_event("hipEventQuery"); }
+hipError_t hipEventQuery(hipEvent_t event) {
+  return events.contains(event) ? hipSuccess : not_an_event("hipEventQuery");
+}
 
 hipError_t hipEventSynchronize(hipEvent_t event) {
   return events.contains(event) ? hipSuccess : not_an_event("hipEventSynchronize");
