@@ -12,7 +12,6 @@ from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
 from typing import Generic, TypeVar
 
-
 T = TypeVar("T")
 
 
@@ -22,7 +21,9 @@ def _canonical(value: object) -> str:
         return f"{type(value).__name__}:{value!r}"
     if isinstance(value, tuple):
         return "(" + ",".join(_canonical(item) for item in value) + ")"
-    raise TypeError(f"a cache key holds None, bool, int, float, str, bytes and tuples, not {type(value).__name__}: {value!r}")
+    raise TypeError(
+        f"a cache key holds None, bool, int, float, str, bytes and tuples, not {type(value).__name__}: {value!r}"
+    )
 
 
 def key_digest(key: tuple[object, ...]) -> str:
@@ -31,7 +32,7 @@ def key_digest(key: tuple[object, ...]) -> str:
 
 
 def source_digest(paths: Iterable[Path]) -> str:
-    """Digest of source files by name and content: part of a key, so an edited kernel is not served from a disk cache."""
+    """Digest of source files by name and content: in a key, so that no disk cache serves an edited kernel."""
     digest = hashlib.sha256()
     for path in sorted(paths):
         data = path.read_bytes()

@@ -1,14 +1,14 @@
 """Every name of FlyDSL that its api_stability document does not promise, with the reason it is needed. Nowhere else.
 
 - ``flydsl.utils.env``: FlyDSL takes the target architecture, compile-only mode and the place of its disk cache from the
-  process environment alone. Changing ``os.environ`` would reach other threads and child processes (and a kernel launched
-  by another thread while COMPILE_ONLY is set silently computes nothing), so the option objects are replaced, once, by ones
-  that first look at a thread-local scope and else do what they did.
+  process environment alone. Changing ``os.environ`` would reach other threads and child processes (and a kernel
+  launched by another thread while COMPILE_ONLY is set silently computes nothing), so the option objects are replaced,
+  once, by ones that first look at a thread-local scope and else do what they did.
 - ``flydsl.expr.rocdl.universal.get_rocm_arch``: the buffer descriptor's flags follow the same environment and else a
   ROCm tool, not the architecture being compiled for.
 - ``flydsl.expr.rocdl.s_barrier`` and ``readfirstlane``: ``fx.barrier()`` also drains vmcnt, which would stop the
   loads that a pipeline keeps in flight; wave-uniform values have no other spelling.
-- ``JitFunction._last_compiled``: the artifact of a compile-only run, from which tests read the code object.
+- ``JitFunction._mem_cache``: the artifact of a compile-only run, from which tests read the code object.
 """
 
 from __future__ import annotations
@@ -66,7 +66,11 @@ def _install() -> None:
         compile_options, runtime_options = type(env.compile), type(env.runtime)
         missing = [
             f"{owner.__name__}.{name}"
-            for owner, name in ((compile_options, "arch"), (compile_options, "compile_only"), (runtime_options, "cache_dir"))
+            for owner, name in (
+                (compile_options, "arch"),
+                (compile_options, "compile_only"),
+                (runtime_options, "cache_dir"),
+            )
             if name not in vars(owner)
         ]
         if missing or not hasattr(universal, "get_rocm_arch"):
@@ -89,13 +93,13 @@ def _install() -> None:
             scope = _current()
             return scope.arch if scope is not None else get_rocm_arch()
 
-        universal.get_rocm_arch = scoped_rocm_arch
+        universal.get_rocm_arch = scoped_rocm_arch  # type: ignore[attr-defined]
         _installed = True
 
 
 @contextlib.contextmanager
 def flydsl_scope(*, arch: str, compile_only: bool, cache_dir: Path | None) -> Iterator[None]:
-    """FlyDSL calls of this thread inside compile for ``arch``, with or without running, and cache under ``cache_dir``."""
+    """FlyDSL calls of this thread inside compile for ``arch``, run or only compile, and cache under ``cache_dir``."""
     _install()
     before = _current()
     _scopes.current = _Scope(arch, compile_only, cache_dir)
@@ -120,7 +124,8 @@ def wave_uniform(value: Any) -> Any:
 
 
 def compiled_ir(launcher: Any) -> str:
-    """Text of the module that the last compile of a ``@flyc.jit`` function in this process produced."""
-    if launcher._last_compiled is None:
-        raise RuntimeError("the launcher was served from a cache or not compiled in this process; it has no artifact here")
-    return str(launcher._last_compiled[1].ir)
+    """Text of the module that a ``@flyc.jit`` function, called with one set of constants, was compiled to."""
+    artifacts = list(launcher._mem_cache.values())
+    if len(artifacts) != 1:
+        raise RuntimeError(f"expected one compiled artifact, the launcher has {len(artifacts)}")
+    return str(artifacts[0].ir)

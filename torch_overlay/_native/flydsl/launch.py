@@ -1,8 +1,9 @@
 """Compile a FlyDSL launcher for an explicit architecture without a GPU, and launch it on a raw stream.
 
-Compiling leaves the artifact in FlyDSL's disk cache, so that another process only loads it; FlyDSL locks that cache between
-processes and replaces files atomically. Tracing is serialised in a process: FlyDSL keeps the kernel being traced in
-a process-wide variable. Parallel compilation is a matter of processes, which is how Inductor's compile workers do it.
+Compiling leaves the artifact in FlyDSL's disk cache, so that another process only loads it; FlyDSL locks that cache
+between processes and replaces files atomically. Tracing is serialised in a process: FlyDSL keeps the kernel being
+traced in a process-wide variable. Parallel compilation is a matter of processes, which is how Inductor's compile
+workers do it.
 """
 
 from __future__ import annotations
@@ -15,15 +16,27 @@ from typing import Any
 
 from .flydsl_private import compiled_ir, flydsl_scope
 
-
 _tracing = threading.RLock()
+
+
+def linker_missing_reason() -> str | None:
+    """Why FlyDSL's last step fails: it calls the linker of a ROCm installation, and reports only that it failed."""
+    root = next(
+        (os.environ[name] for name in ("ROCM_PATH", "ROCM_ROOT", "ROCM_HOME") if os.environ.get(name)), "/opt/rocm"
+    )
+    linker = Path(root, "llvm", "bin", "ld.lld")
+    if linker.is_file():
+        return None
+    return (
+        f"FlyDSL links with {linker}, which does not exist; install ROCm or set ROCM_PATH to where llvm/bin/ld.lld is"
+    )
 
 
 class FlyDSLKernel:
     """One compiled kernel. ``make_launcher`` returns a fresh ``@flyc.jit`` function of the same code each time.
 
-    A launcher's code object lives on the device that was current when it was first launched, so each device gets a launcher
-    of its own; from the second on they come out of the disk cache.
+    A launcher's code object lives on the device that was current when it was first launched, so each device gets a
+    launcher of its own; from the second on they come out of the disk cache.
     """
 
     def __init__(
@@ -50,11 +63,17 @@ class FlyDSLKernel:
 
         with _tracing, flydsl_scope(arch=self.arch, compile_only=True, cache_dir=self._cache_dir):
             launcher = self._make_launcher()
-            flyc.compile(launcher, *example_args)
+            try:
+                flyc.compile(launcher, *example_args)
+            except Exception as error:
+                reason = linker_missing_reason()
+                if reason is None:
+                    raise
+                raise RuntimeError(f"{self.name} could not be compiled: {reason}") from error
         return launcher
 
     def compiled_ir(self) -> str:
-        """The lowered module with its code object, if this process compiled it (rather than found it in the disk cache)."""
+        """Text of the lowered module with its code object."""
         return compiled_ir(self._launcher)
 
     def launch(self, device_index: int, *args: Any) -> None:

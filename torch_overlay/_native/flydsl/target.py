@@ -13,7 +13,6 @@ from pathlib import Path
 import torch
 from torch._vendor.packaging.version import InvalidVersion, Version
 
-
 SUPPORTED_ARCHS = ("gfx950",)
 
 FLYDSL_AT_LEAST = "0.3.0"

@@ -15,8 +15,8 @@ def store_tile(
 ) -> None:
     """Store a wave's part of C. ``accumulators[i][j]`` is MFMA tile (i, j), rows of B paired as in lds_layout.
 
-    ``first_row`` counts within the buffer's tile, ``first_col`` the wave's first column likewise; ``cols`` are the columns
-    left from the buffer's start. Rows beyond C lie behind the buffer's bound.
+    ``first_row`` counts within the buffer's tile, ``first_col`` the wave's first column likewise; ``cols`` are the
+    columns left from the buffer's start. Rows beyond C lie behind the buffer's bound.
     """
     element = buffer.element_type
     atom = fx.make_copy_atom(fx.rocdl.BufferCopy128b(), element)

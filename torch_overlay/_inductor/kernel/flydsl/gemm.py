@@ -1,11 +1,12 @@
 """bf16 and fp16 GEMM for gfx950: ``C[M, N] = A[M, K] @ B[N, K]^T``, row-major operands with padded rows allowed.
 
 Contract
-- A, B, C have the same type, bf16 or fp16. Products are exact in fp32 and summed in fp32 by v_mfma_f32_16x16x32 in a fixed
-  order (increasing K), then rounded once to nearest even. The result does not depend on the tile's place, M's or N's tail.
-- M >= 1; N and K multiples of 8; row strides and addresses multiples of 16 bytes. M, N, K and strides are run-time values:
-  one compiled kernel serves all problems of a ``GemmSpec``.
-- Elements of C outside [M, N] (padding of rows) are not written; elements of A and B outside [M, K] and [N, K] are not used.
+- A, B, C have the same type, bf16 or fp16. Products are exact in fp32, summed in fp32 by v_mfma_f32_16x16x32 in a fixed
+  order (increasing K), and rounded once to nearest even. The result does not depend on the tails of M and N.
+- M >= 1; N and K multiples of 8; row strides and addresses multiples of 16 bytes. M, N, K and strides are run-time
+  values: one compiled kernel serves all problems of a ``GemmSpec``.
+- Elements of C outside [M, N] (padding of rows) are not written; elements of A outside [M, K] and of B outside [N, K]
+  are not used.
 
 How: a workgroup computes a tile of C. LDS DMA brings K tiles of A and B into ``stages`` buffers, ``stages - 1`` ahead;
 each wave reads its fragments with ds_read_b128 and keeps its accumulators in registers. One barrier per K tile.
@@ -17,8 +18,6 @@ import functools
 from pathlib import Path
 from typing import Any
 
-import flydsl.compiler as flyc
-import flydsl.expr as fx
 import torch
 from torch._inductor.runtime.cache_dir_utils import cache_dir
 from torch._native.flydsl import target
@@ -26,11 +25,13 @@ from torch._native.flydsl.cache import KernelCache, source_digest
 from torch._native.flydsl.flydsl_private import wave_uniform
 from torch._native.flydsl.launch import FlyDSLKernel
 
-from .epilogue import store_tile
-from .gemm_config import GemmConfig, GemmProblem, GemmSpec, ITEM_BYTES, MFMA_K, MFMA_MN, config_unsupported_reason
-from .pipeline import bounded_rows, Fragments, TileLoads, wait_for_stage
-from .workgroup_order import tile_of
+import flydsl.compiler as flyc
+import flydsl.expr as fx
 
+from .epilogue import store_tile
+from .gemm_config import ITEM_BYTES, MFMA_K, MFMA_MN, GemmConfig, GemmProblem, GemmSpec, config_unsupported_reason
+from .pipeline import Fragments, TileLoads, bounded_rows, wait_for_stage
+from .workgroup_order import tile_of
 
 _ELEMENTS = {"bf16": fx.BFloat16, "fp16": fx.Float16}
 _TORCH_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -52,8 +53,12 @@ class _Accumulators:
         return [fx.Vector.filled(4, 0.0, fx.Float32) for _ in range(self.tiles_m * self.tiles_n)]
 
     def multiply(self, values: list[Any], a: list[Any], b: list[Any]) -> list[Any]:
-        """One MFMA step of every tile. B is the instruction's first operand: a lane then holds 4 columns of one row of C."""
-        return [self._mfma(values[i * self.tiles_n + j], b[j], a[i]) for i in range(self.tiles_m) for j in range(self.tiles_n)]
+        """One MFMA step of every tile. B is the instruction's first operand, so a lane holds 4 columns of a row."""
+        return [
+            self._mfma(values[i * self.tiles_n + j], b[j], a[i])
+            for i in range(self.tiles_m)
+            for j in range(self.tiles_n)
+        ]
 
     def _mfma(self, value: Any, first: Any, second: Any) -> Any:
         registers = []
@@ -116,7 +121,7 @@ def _make_launcher(name: str) -> Any:
         ldb: fx.Int32,
         ldc: fx.Int32,
         key: fx.Constexpr[tuple],
-    ):
+    ) -> Any:  # a generator only to mypy: FlyDSL rewrites the loop that yields
         dtype, k_tail, config = _config_of(key[0])
         element = _ELEMENTS[dtype]
         tile_m, tile_n, tile_k, stages = config.tile_m, config.tile_n, config.tile_k, config.stages
@@ -142,13 +147,14 @@ def _make_launcher(name: str) -> Any:
         b_fragments = Fragments(lds_b, wave_col, wave_n // MFMA_MN, tile_k, lane, True)
         accumulators, steps = _Accumulators(wave_m // MFMA_MN, wave_n // MFMA_MN, element), tile_k // MFMA_K
 
-        # Invariant at the top of an iteration: stages - 1 K tiles, from the one to compute on, are loading or have landed.
+        # Invariant at the top of an iteration: stages - 1 K tiles, from the one to compute on, are loading or have
+        # landed.
         k_tiles = _tiles(k, tile_k)
         for ahead in fx.range_constexpr(stages - 1):
             _issue(loads, fx.Int32(ahead), k, ahead * (config.stage_bytes // ITEM_BYTES), k_tail)
         write_offset = fx.Int32((stages - 1) * (config.stage_bytes // ITEM_BYTES))
         state = [fx.Int32(0), write_offset, *accumulators.zeros()]
-        for k_tile, carried in range(fx.Int32(0), k_tiles - (stages - 1), fx.Int32(1), init=state):
+        for k_tile, carried in range(fx.Int32(0), k_tiles - (stages - 1), fx.Int32(1), init=state):  # type: ignore[call-overload]
             read_offset, write_offset = carried[0], carried[1]
             wait_for_stage((stages - 2) * config.loads_per_stage)
             _issue(loads, fx.Int32(k_tile) + (stages - 1), k, write_offset, k_tail)
@@ -177,7 +183,7 @@ def _make_launcher(name: str) -> Any:
         ldc: fx.Int32,
         key: fx.Constexpr[tuple],
         stream: fx.Stream,
-    ):
+    ) -> None:
         _, _, config = _config_of(key[0])
         tiles = _tiles(m, config.tile_m) * _tiles(n, config.tile_n)
         gemm_kernel(a, b, c, m, n, k, lda, ldb, ldc, key).launch(
@@ -221,7 +227,7 @@ class CompiledGemm:
         return self.kernel.launches
 
     def __call__(self, a: torch.Tensor, b_nk: torch.Tensor, out: torch.Tensor, stream: int) -> None:
-        """Launch on the raw ``stream`` of the tensors' device, which must be current. Strides are read from the tensors."""
+        """Launch on the raw ``stream`` of the tensors' device, which must be current. Strides are the tensors'."""
         shapes = (a.shape, b_nk.shape, out.shape, a.stride(), b_nk.stride(), out.stride())
         if shapes not in self._checked:
             self._check(a, b_nk, out)
@@ -247,7 +253,9 @@ class CompiledGemm:
             if tensor.dtype != _TORCH_DTYPES[spec.dtype]:
                 raise ValueError(f"{spec.name}: {name} is {tensor.dtype}, compiled for {_TORCH_DTYPES[spec.dtype]}")
             if tensor.dim() != 2 or (tensor.shape[1] > 1 and tensor.stride(1) != 1):
-                raise ValueError(f"{spec.name}: {name} has shape {tuple(tensor.shape)} and strides {tensor.stride()}, not rows")
+                raise ValueError(
+                    f"{spec.name}: {name} has shape {tuple(tensor.shape)} and strides {tensor.stride()}, not rows"
+                )
             if tensor.device != out.device:
                 raise ValueError(f"{spec.name}: {name} is on {tensor.device}, out on {out.device}")
         m, k = a.shape
@@ -258,7 +266,9 @@ class CompiledGemm:
         problem = GemmProblem(m=m, n=n, k=k, dtype=spec.dtype, lda=lda, ldb=ldb, ldc=ldc)
         reason = config_unsupported_reason(problem, spec.config)
         if reason is None and k % spec.config.tile_k and not spec.k_tail:
-            reason = f"K={k} is not a multiple of tile_k={spec.config.tile_k} and the kernel was compiled without a K tail"
+            reason = (
+                f"K={k} is not a multiple of tile_k={spec.config.tile_k} and the kernel was compiled without a K tail"
+            )
         if reason is not None:
             raise ValueError(f"{spec.name} cannot compute {problem}: {reason}")
 

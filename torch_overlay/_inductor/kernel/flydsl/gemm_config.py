@@ -1,7 +1,7 @@
 """Dense GEMM: what the kernel accepts (may), which configurations are worth trying (how to search), and which one to
 take when nothing is measured.
 
-The problem is ``C[M, N] = A[M, K] @ B[N, K]^T`` with row-major operands, so ``mat2`` of ``aten.mm`` is B column-major (NT).
+The problem is ``C[M, N] = A[M, K] @ B[N, K]^T`` with row-major operands: ``mat2`` of ``aten.mm`` is column-major (NT).
 Importable without flydsl.
 """
 
@@ -14,9 +14,8 @@ from typing import Literal
 
 from torch._native.flydsl import target
 
-
-# The kernel needs the asynchronous LDS DMA copy (BufferLoadAsyncLDS, from 0.3.2; before it the compiler waits for all loads
-# ahead of every LDS read) and memory_fence (from 0.3.4).
+# The kernel needs the asynchronous LDS DMA copy (BufferLoadAsyncLDS, from 0.3.2; before it the compiler waits for all
+# loads ahead of every LDS read) and memory_fence (from 0.3.4).
 FLYDSL_AT_LEAST = "0.3.4"
 
 DType = Literal["bf16", "fp16"]
@@ -54,9 +53,7 @@ class GemmConfig:
     @property
     def name(self) -> str:
         group = f"_g{self.group_m}" if self.group_m else ""
-        return (
-            f"{self.tile_m}x{self.tile_n}x{self.tile_k}_s{self.stages}_w{self.waves_m}x{self.waves_n}{group}"
-        )
+        return f"{self.tile_m}x{self.tile_n}x{self.tile_k}_s{self.stages}_w{self.waves_m}x{self.waves_n}{group}"
 
     @property
     def waves(self) -> int:
@@ -82,7 +79,7 @@ class GemmConfig:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GemmProblem:
-    """Sizes and element strides of the NT operands: A [m, k] with row stride lda, B [n, k] with ldb, C [m, n] with ldc."""
+    """Sizes and element strides of the NT operands: A [m, k] with row stride lda, B [n, k], ldb, and C [m, n], ldc."""
 
     m: int
     n: int
@@ -113,7 +110,7 @@ class GemmSpec:
 
 
 def unavailable_reason() -> str | None:
-    """Why this kernel cannot run in this process, whatever the problem: PyTorch's build, or flydsl missing or too old for it."""
+    """Why this kernel cannot run in this process, whatever the problem: PyTorch's build, flydsl missing or too old."""
     reason = target.unavailable_reason()
     if reason is not None:
         return reason
@@ -152,7 +149,8 @@ def unsupported_reason(problem: GemmProblem) -> str | None:
     for name, rows, cols, stride in operands:
         span = ((rows - 1) * stride + cols) * ITEM_BYTES
         if span >= SPAN_LIMIT:
-            return f"{name} spans ({rows}-1)*{stride}+{cols} elements = {span} bytes, not below 2^32: buffer offsets are 32 bits"
+            arithmetic = f"({rows}-1)*{stride}+{cols} elements = {span} bytes"
+            return f"{name} spans {arithmetic}, not below 2^32: buffer offsets are 32 bits"
     return None
 
 
@@ -170,29 +168,34 @@ def invalid_reason(config: GemmConfig) -> str | None:
     if c.threads > target.MAX_WORKGROUP_SIZE:
         return f"{c.waves} waves are {c.threads} threads, over {target.MAX_WORKGROUP_SIZE} of a workgroup"
     if c.tile_m % (c.waves_m * MFMA_MN):
-        return f"tile_m={c.tile_m} is not a multiple of waves_m*{MFMA_MN}={c.waves_m * MFMA_MN} (MFMA {MFMA_MN}x{MFMA_MN})"
+        return (
+            f"tile_m={c.tile_m} is not a multiple of waves_m*{MFMA_MN}={c.waves_m * MFMA_MN} (MFMA {MFMA_MN}x{MFMA_MN})"
+        )
     if c.tile_n % (c.waves_n * 2 * MFMA_MN):
         return (
             f"tile_n={c.tile_n} is not a multiple of waves_n*{2 * MFMA_MN}={c.waves_n * 2 * MFMA_MN}: "
             f"two MFMA tiles side by side give a lane its {CHUNK_BYTES}-byte store"
         )
     if c.tile_k not in (64, 128, 256):
-        return f"tile_k={c.tile_k} is not 64, 128 or 256: the LDS swizzle is free of bank conflicts for rows of these lengths"
+        return f"tile_k={c.tile_k} is not 64, 128 or 256, for which the LDS swizzle is free of bank conflicts"
     for name, rows in (("A", c.tile_m), ("B", c.tile_n)):
         tile_bytes = rows * c.tile_k * ITEM_BYTES
         if tile_bytes % (DMA_BYTES * c.waves):
             return (
-                f"{name} tile of {rows}x{c.tile_k} is {tile_bytes} bytes, not a multiple of {c.waves} waves x {DMA_BYTES}: "
-                f"every wave must issue as many LDS DMA loads as the others, for s_waitcnt counts them"
+                f"{name} tile of {rows}x{c.tile_k} is {tile_bytes} bytes, not a multiple of "
+                f"{c.waves} waves x {DMA_BYTES}: "
+                "every wave must issue as many LDS DMA loads as the others, for s_waitcnt counts them"
             )
     if c.lds_bytes > target.LDS_BYTES:
         return f"{c.stages} stages x {c.stage_bytes} = {c.lds_bytes} bytes of LDS, over {target.LDS_BYTES}"
     outstanding = (c.stages - 1) * c.loads_per_stage
     if outstanding > target.VMCNT_MAX:
-        return f"(stages-1)*{c.loads_per_stage} = {outstanding} outstanding loads a wave, over {target.VMCNT_MAX} that vmcnt counts"
+        arithmetic = f"(stages-1)*{c.loads_per_stage} = {outstanding}"
+        return f"{arithmetic} outstanding loads a wave, over {target.VMCNT_MAX} that vmcnt counts"
     registers, budget = _vgprs(c), target.VGPRS_PER_LANE // math.ceil(c.waves / target.SIMDS_PER_CU)
     if registers > budget:
-        return f"about {registers} VGPRs a lane, over {budget} for {c.waves} waves on {target.SIMDS_PER_CU} SIMDs: it would spill"
+        waves = f"{c.waves} waves on {target.SIMDS_PER_CU} SIMDs"
+        return f"about {registers} VGPRs a lane, over {budget} for {waves}: it would spill"
     return None
 
 
@@ -210,8 +213,13 @@ def config_unsupported_reason(problem: GemmProblem, config: GemmConfig) -> str |
         return reason
     k_tiles = math.ceil(p.k / c.tile_k)
     if k_tiles < c.stages - 1:
-        return f"ceil(K={p.k} / {c.tile_k}) = {k_tiles} K tiles, fewer than the {c.stages - 1} that the pipeline loads ahead"
-    for name, rows, stride, cols in (("A", c.tile_m, p.lda, p.k), ("B", c.tile_n, p.ldb, p.k), ("C", c.tile_m, p.ldc, p.n)):
+        arithmetic = f"ceil(K={p.k} / {c.tile_k}) = {k_tiles} K tiles"
+        return f"{arithmetic}, fewer than the {c.stages - 1} that the pipeline loads ahead"
+    for name, rows, stride, cols in (
+        ("A", c.tile_m, p.lda, p.k),
+        ("B", c.tile_n, p.ldb, p.k),
+        ("C", c.tile_m, p.ldc, p.n),
+    ):
         span = (rows * stride + cols) * ITEM_BYTES
         if span >= TILE_SPAN_LIMIT:
             return f"{name}: a tile of {rows} rows spans {span} bytes, not below 2^31, where masked lanes point"
@@ -223,7 +231,8 @@ def config_unsupported_reason(problem: GemmProblem, config: GemmConfig) -> str |
 
 # ---- how to search ---------------------------------------------------------------------------------------------------
 
-# Chosen by reasoning about LDS, registers and bandwidth; ranked by the emulator's timing model only (modelled, not measured).
+# Chosen by reasoning about LDS, registers and bandwidth; ranked by the emulator's timing model only (modelled, not
+# measured).
 DEFAULT_CONFIGS: tuple[GemmConfig, ...] = (
     # few rows: many workgroups along N, deep pipeline, bandwidth
     GemmConfig(tile_m=16, tile_n=64, tile_k=128, stages=4, waves_m=1, waves_n=2),
@@ -268,7 +277,8 @@ def _exhaustive_space() -> tuple[GemmConfig, ...]:
 
 
 def estimated_clocks(problem: GemmProblem, config: GemmConfig) -> float:
-    """A bound from throughputs: MFMA, LDS and L2 per K tile, rounds of workgroups over the compute units, HBM below all.
+    """A bound from throughputs: MFMA, LDS and L2 per K tile, rounds of workgroups over the compute units, HBM below
+    all.
 
     Good for ordering candidates, not for predicting a time.
     """
@@ -309,7 +319,7 @@ def configs(problem: GemmProblem, exhaustive: bool = False) -> list[GemmConfig]:
 
 
 def default_config(problem: GemmProblem) -> GemmConfig | None:
-    """The configuration to use when nothing is measured: least estimated clocks of the default list; None if none is valid."""
+    """The configuration for when nothing is measured: least estimated clocks of the default list; None if none fits."""
     candidates = configs(problem)
     return candidates[0] if candidates else None
 

@@ -1,16 +1,16 @@
 """Where a tile's 16-byte chunks lie in LDS, and which lane touches which.
 
-Plain integer arithmetic on powers of two (``+ * >> & ^``), so the same functions serve the traced kernel and the test that counts bank
-conflicts. A tile of ``rows x tile_k`` 2-byte elements is stored row by row, each row's chunks permuted by XOR with a key of
-the row. The LDS DMA writes 64 consecutive chunks per instruction, so the permutation is applied on the global side: a lane
-fetches the chunk that belongs at its place.
+Plain integer arithmetic on powers of two (``+ * >> & ^``), so the same functions serve the traced kernel and the test
+that counts bank conflicts. A tile of ``rows x tile_k`` 2-byte elements is stored row by row, each row's chunks permuted
+by XOR with a key of the row. The LDS DMA writes 64 consecutive chunks per instruction, so the permutation is applied on
+the global side: a lane fetches the chunk that belongs at its place.
 
 Why it is free of conflicts: ``ds_read_b128`` serves 16 lanes at a time, which covers the 64 banks exactly once if their
 addresses differ modulo 256 bytes. Those 16 lanes hold 16 different MFMA rows i, half of them in the neighbouring chunk
 (``target.DS_READ_B128_PHASES``). The key is i modulo the chunks of a row, at most 16.
 
-Rows of B are paired: MFMA tiles 2p and 2p+1 of a wave take rows 8q..8q+3 and 8q+4..8q+7 of each group of eight, so a lane's
-accumulators of both are eight neighbouring columns of C, one 16-byte store.
+Rows of B are paired: MFMA tiles 2p and 2p+1 of a wave take rows 8q..8q+3 and 8q+4..8q+7 of each group of eight, so a
+lane's accumulators of both are eight neighbouring columns of C, one 16-byte store.
 """
 
 from __future__ import annotations

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import flydsl.expr as fx
 from torch._native.flydsl.flydsl_private import s_barrier
 from torch._native.flydsl.target import WAVE_SIZE
 
+import flydsl.expr as fx
+
 from . import lds_layout
 from .gemm_config import CHUNK_ITEMS, DMA_BYTES, ITEM_BYTES, MFMA_K, MFMA_MN
-
 
 # Far outside every descriptor (their bounds are below 2^31), with room for the scalar offset above it.
 OUT_OF_BOUNDS_ITEMS = 2**31 // ITEM_BYTES - CHUNK_ITEMS
@@ -22,8 +22,8 @@ OUT_OF_BOUNDS_ITEMS = 2**31 // ITEM_BYTES - CHUNK_ITEMS
 def bounded_rows(base: Any, first_row: Any, rows: Any, tile_rows: int, cols: Any, stride: Any) -> Any:
     """Buffer pointer to the tile's rows of a row-major matrix, bounded behind the last element of the last row.
 
-    The base moves in 64 bits, so offsets stay within the tile. Rows beyond the matrix begin at or behind the bound because
-    ``stride >= cols``: they load as zero and store nothing. Columns beyond it must be masked by the caller.
+    The base moves in 64 bits, so offsets stay within the tile. Rows beyond the matrix begin at or behind the bound
+    because ``stride >= cols``: they load as zero and store nothing. Columns beyond it must be masked by the caller.
     """
     valid_rows = fx.min(rows - first_row, fx.Int32(tile_rows))
     start = base + fx.Int64(first_row) * fx.Int64(stride)
@@ -56,7 +56,7 @@ class TileLoads:
         """Start the loads of K tile ``k_tile`` into the stage at ``stage_offset`` (elements)."""
         k_offset = k_tile * self._tile_k
         atom = fx.atom_set_value(self._atom, "soffset", k_offset * ITEM_BYTES)
-        for offset, column, place in zip(self._offsets, self._columns, self._places):
+        for offset, column, place in zip(self._offsets, self._columns, self._places, strict=True):
             if mask_k:
                 offset = (k_offset + column < k).select(offset, fx.Int32(OUT_OF_BOUNDS_ITEMS))
             source = fx.make_view(self._buffer + offset, self._layout)
@@ -90,10 +90,10 @@ class Fragments:
 def wait_for_stage(younger_loads: int) -> None:
     """Make one stage readable by all waves and the one before it writable.
 
-    Each wave waits until only its ``younger_loads`` newest LDS DMA loads are outstanding and all its LDS reads have returned,
-    then meets the others. Behind the barrier every wave's part of the stage has landed (a wave's vmcnt covers only its own
-    loads), and nobody still reads the stage before. The fences emit no instruction: they keep the compiler from moving LDS
-    accesses across the barrier, which LLVM does not see as touching memory.
+    Each wave waits until only its ``younger_loads`` newest LDS DMA loads are outstanding and all its LDS reads have
+    returned, then meets the others. Behind the barrier every wave's part of the stage has landed (a wave's vmcnt covers
+    only its own loads), and nobody still reads the stage before. The fences emit no instruction: they keep the compiler
+    from moving LDS accesses across the barrier, which LLVM does not see as touching memory.
     """
     fx.memory_fence(ordering=fx.AtomicOrdering.AcqRel, syncscope=fx.rocdl.SyncScope.Wavefront)
     fx.rocdl.cdna3.s_waitcnt(vmcnt=younger_loads, lgkmcnt=0)

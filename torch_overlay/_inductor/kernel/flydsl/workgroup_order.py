@@ -1,8 +1,8 @@
 """Which tile of C a workgroup computes.
 
-Workgroups go to the XCDs in turn, each XCD with an L2 of its own. With ``group_m`` every XCD gets a contiguous run of tiles,
-and runs go down bands of ``group_m`` tiles along M, so neighbours in time share rows of A and columns of B in one L2.
-Plain integer arithmetic: traced with FlyDSL integers, tested with Python's.
+Workgroups go to the XCDs in turn, each XCD with an L2 of its own. With ``group_m`` every XCD gets a contiguous run of
+tiles, and runs go down bands of ``group_m`` tiles along M, so neighbours in time share rows of A and columns of B in
+one L2. Plain integer arithmetic: traced with FlyDSL integers, tested with Python's.
 """
 
 from __future__ import annotations

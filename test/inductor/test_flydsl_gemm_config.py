@@ -1,0 +1,286 @@
+# Owner(s): ["module: inductor"]
+"""T0: what the GEMM accepts, its configurations, its LDS layout and the order of its workgroups. Needs no flydsl."""
+
+import dataclasses
+import itertools
+import os
+import subprocess
+import sys
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch._inductor.kernel.flydsl import gemm_config, lds_layout, workgroup_order
+from torch._inductor.kernel.flydsl.gemm_config import DEFAULT_CONFIGS, GemmConfig, GemmProblem, GemmSpec
+from torch._native.flydsl import target
+from torch.testing._internal.common_utils import TestCase, instantiate_parametrized_tests, parametrize, run_tests
+
+GOOD = GemmConfig(tile_m=128, tile_n=128, tile_k=64, stages=2, waves_m=2, waves_n=2)
+EVERY_CONFIG = (*DEFAULT_CONFIGS, *gemm_config._exhaustive_space())
+
+
+def problem(m=512, n=1024, k=2048, dtype="bf16", lda=None, ldb=None, ldc=None):
+    return GemmProblem(m=m, n=n, k=k, dtype=dtype, lda=lda or k, ldb=ldb or k, ldc=ldc or n)
+
+
+def config_name(config):
+    return config.name
+
+
+@instantiate_parametrized_tests
+class TestMay(TestCase):
+    @parametrize(
+        "accepted",
+        [
+            problem(),
+            problem(m=1),
+            problem(m=1, lda=3, ldc=5),  # a single row's stride is never used
+            problem(n=8, k=8),
+            problem(lda=2056, ldb=2064, ldc=1032),
+            problem(dtype="fp16"),
+            problem(m=2**19, n=2048, k=4088),  # A: 2^19 * 4088 * 2 bytes, just below 2^32
+        ],
+        name_fn=str,
+    )
+    def test_accepted(self, accepted):
+        self.assertIsNone(gemm_config.unsupported_reason(accepted))
+        self.assertIsNotNone(gemm_config.default_config(accepted))
+
+    @parametrize(
+        "refused, words",
+        [
+            (problem(dtype="fp32"), "dtype fp32"),
+            (problem(m=0), "M=0"),
+            (problem(n=0, ldc=8), "N=0"),
+            (problem(k=0, lda=8, ldb=8), "K=0"),
+            (problem(n=1020), "N=1020 is not a multiple of 8"),
+            (problem(k=2044), "K=2044 is not a multiple of 8"),
+            (problem(lda=2040), "A: row stride 2040 is below its 2048 columns"),
+            (problem(ldb=2052), "B: row stride 2052 is not a multiple of 8"),
+            (problem(ldc=1028), "C: row stride 1028 is not a multiple of 8"),
+            (problem(m=175000, k=12288), "A spans"),  # M1: 2^31 elements
+            (problem(m=2**20, n=2048, k=64), "C spans"),  # M2: the output
+            (problem(m=3, n=64, k=64, ldc=2**30), "C spans"),  # M2: by (M-1)*stride, not by elements
+            (problem(n=2**20, k=2048, ldc=2**20, m=1), "B spans"),
+            (problem(m=2**31), "M=2147483648 is not below 2^31"),
+        ],
+        name_fn=lambda refused, words: words.split(" is ")[0].replace(" ", "_") + f"_{refused.m}_{refused.ldc}",
+    )
+    def test_refused_with_the_reason(self, refused, words):
+        reason = gemm_config.unsupported_reason(refused)
+        self.assertIn(words, reason)
+        self.assertEqual(gemm_config.configs(refused), [])
+        self.assertIsNone(gemm_config.default_config(refused))
+        with self.assertRaisesRegex(ValueError, "cannot compute"):
+            gemm_config.spec_for(refused, GOOD, "gfx950")
+
+    def test_span_limit_is_exact(self):
+        # ((m - 1) * lda + k) * 2 bytes around 2^32
+        rows = 2**19
+        self.assertIsNone(gemm_config.unsupported_reason(problem(m=rows, n=64, k=64, lda=4096)))
+        self.assertIn("A spans", gemm_config.unsupported_reason(problem(m=rows + 1, n=64, k=64, lda=4096)))
+
+    def test_flydsl_that_is_too_old_for_the_kernel(self):
+        # I11: inside the releases that the project accepts, and still not enough for this kernel.
+        self.assertIsNone(target.release_unsupported_reason("0.3.0"))
+        self.assertIn("too old", target.release_unsupported_reason("0.3.0", gemm_config.FLYDSL_AT_LEAST))
+        self.assertIsNone(target.release_unsupported_reason("0.3.4.1", gemm_config.FLYDSL_AT_LEAST))
+
+
+@instantiate_parametrized_tests
+class TestConfigs(TestCase):
+    @parametrize("config", DEFAULT_CONFIGS, name_fn=config_name)
+    def test_default_list_is_valid(self, config):
+        self.assertIsNone(gemm_config.invalid_reason(config))
+
+    def test_names_are_distinct(self):
+        self.assertEqual(len({c.name for c in EVERY_CONFIG}), len(set(EVERY_CONFIG)))
+
+    @parametrize(
+        "changes, words",
+        [
+            ({"tile_m": 48, "waves_m": 2}, "tile_m=48 is not a multiple of waves_m*16=32"),
+            ({"tile_n": 48, "waves_n": 1}, "tile_n=48 is not a multiple of waves_n*32=32"),
+            ({"tile_k": 32}, "tile_k=32 is not 64, 128 or 256"),
+            ({"stages": 1}, "stages=1"),
+            ({"stages": 6}, "196608 bytes of LDS, over 163840"),
+            ({"waves_m": 4, "waves_n": 8, "tile_m": 256, "tile_n": 256}, "2048 threads, over 1024"),
+            ({"tile_m": 256, "waves_m": 1, "waves_n": 1}, "it would spill"),
+            ({"tile_m": 0}, "tile_m=0 is not positive"),
+            ({"group_m": -1}, "group_m=-1"),
+            # M3: a partial A tile would not be loaded whole
+            (
+                {"tile_m": 112, "waves_m": 1, "waves_n": 4},
+                "A tile of 112x64 is 14336 bytes, not a multiple of 4 waves x 1024",
+            ),
+            ({"tile_m": 16, "waves_m": 1, "waves_n": 4}, "A tile of 16x64 is 2048 bytes"),
+        ],
+        name_fn=lambda changes, words: "_".join(f"{k}_{v}" for k, v in changes.items()),
+    )
+    def test_invalid_with_the_arithmetic(self, changes, words):
+        self.assertIsNone(gemm_config.invalid_reason(GOOD))
+        self.assertIn(words, gemm_config.invalid_reason(dataclasses.replace(GOOD, **changes)))
+
+    def test_too_many_outstanding_loads(self):
+        config = GemmConfig(tile_m=16, tile_n=64, tile_k=256, stages=4, waves_m=1, waves_n=1)
+        self.assertIn("120 outstanding loads a wave, over 63", gemm_config.invalid_reason(config))
+
+    @parametrize(
+        "refused, config, words",
+        [
+            (problem(k=64), dataclasses.replace(GOOD, stages=4), "1 K tiles, fewer than the 3"),
+            (problem(m=3, lda=2**24), GOOD, "A: a tile of 128 rows spans"),
+            (problem(m=2**22, n=64, k=8), dataclasses.replace(GOOD, tile_m=0), "tile_m=0"),
+        ],
+        name_fn=lambda refused, config, words: words.split(" ")[0].strip(":") + f"_{refused.m}",
+    )
+    def test_config_refused_for_a_problem(self, refused, config, words):
+        self.assertIn(words, gemm_config.config_unsupported_reason(refused, config))
+        with self.assertRaisesRegex(ValueError, "cannot compute"):
+            gemm_config.spec_for(refused, config, "gfx950")
+
+    def test_spec_for_another_arch(self):
+        with self.assertRaisesRegex(ValueError, "gfx942"):
+            gemm_config.spec_for(problem(), GOOD, "gfx942")
+
+    @settings(deadline=None, max_examples=200)
+    @given(st.integers(1, 9000), st.integers(1, 1200), st.integers(1, 1200))
+    def test_every_supported_problem_has_candidates(self, m, n8, k8):
+        p = problem(m=m, n=8 * n8, k=8 * k8)
+        default = gemm_config.configs(p)
+        self.assertGreater(len(default), 0)
+        self.assertEqual(default[0], gemm_config.default_config(p))
+        for candidate in default:
+            self.assertIsNone(gemm_config.config_unsupported_reason(p, candidate))
+            self.assertEqual(gemm_config.spec_for(p, candidate, "gfx950").k_tail, p.k % candidate.tile_k != 0)
+        exhaustive = gemm_config.configs(p, exhaustive=True)
+        self.assertLessEqual(len(exhaustive), gemm_config.EXHAUSTIVE_LIMIT)
+        self.assertEqual(len(exhaustive), len(set(exhaustive)))
+
+    def test_one_default_does_not_serve_all_shapes(self):
+        shapes = [(8, 4096, 4096), (512, 1024, 2048), (8192, 8192, 8192)]
+        self.assertEqual(len({gemm_config.default_config(problem(m, n, k)) for m, n, k in shapes}), 3)
+
+
+class TestSpecKey(TestCase):
+    SPEC = GemmSpec(dtype="bf16", config=GOOD, arch="gfx950", k_tail=False)
+
+    def test_every_field_changes_the_key(self):
+        # I4: a kernel cached for one set of compile-time parameters must not serve another.
+        keys = [self.SPEC.key]
+        keys += [
+            dataclasses.replace(self.SPEC, **change).key
+            for change in ({"dtype": "fp16"}, {"arch": "gfx942"}, {"k_tail": True})
+        ]
+        for field in dataclasses.fields(GemmConfig):
+            changed = dataclasses.replace(GOOD, **{field.name: getattr(GOOD, field.name) + 1})
+            keys.append(dataclasses.replace(self.SPEC, config=changed).key)
+        self.assertEqual(len(set(keys)), 1 + 3 + len(dataclasses.fields(GemmConfig)))
+        self.assertEqual(
+            len(dataclasses.fields(GemmSpec)), 4, "a new field of GemmSpec must be in its key and in this test"
+        )
+
+    def test_key_is_equal_in_another_process(self):
+        # I7
+        program = f"from torch._inductor.kernel.flydsl.gemm_config import *\nprint({self.SPEC!r}.key)"
+        env = {**os.environ, "PYTHONHASHSEED": "7"}
+        result = subprocess.run([sys.executable, "-c", program], env=env, check=True, capture_output=True, text=True)
+        self.assertEqual(result.stdout.strip(), str(self.SPEC.key))
+
+
+def bank_conflicts(addresses: list[int]) -> int:
+    """Extra passes that a wave's ds_read_b128 of these 64 byte addresses needs beyond its four."""
+    extra = 0
+    for offset, phase in itertools.product((0, 32), target.DS_READ_B128_PHASES):
+        # 16 bytes a lane touch four banks; equal addresses are served together.
+        touched = [
+            (address // target.LDS_BANK_BYTES + word) % target.LDS_BANKS
+            for address in {addresses[lane + offset] for lane in phase}
+            for word in range(4)
+        ]
+        extra += max(touched.count(bank) for bank in set(touched)) - 1
+    return extra
+
+
+def read_addresses(tile_k, step, mfma_tile, paired, swizzle=True):
+    """LDS byte addresses of the 64 lanes that read one MFMA fragment, from the layout's definition."""
+    addresses = []
+    for lane in range(target.WAVE_SIZE):
+        row = lds_layout.fragment_row(mfma_tile, lane % 16, paired)
+        chunk = step * 4 + lane // 16
+        place = (
+            lds_layout.position(row, chunk, tile_k, paired)
+            if swizzle
+            else row * lds_layout.chunks_per_row(tile_k) + chunk
+        )
+        addresses.append(place * gemm_config.CHUNK_BYTES)
+    return addresses
+
+
+@instantiate_parametrized_tests
+class TestLdsLayout(TestCase):
+    @parametrize("tile_k", [64, 128, 256])
+    @parametrize("paired", [False, True])
+    def test_no_bank_conflicts(self, tile_k, paired):
+        for step in range(tile_k // 32):
+            for mfma_tile in range(4):
+                self.assertEqual(bank_conflicts(read_addresses(tile_k, step, mfma_tile, paired)), 0)
+
+    @parametrize("tile_k", [64, 128, 256])
+    @parametrize("paired", [False, True])
+    def test_counter_finds_the_conflicts_of_a_plain_layout(self, tile_k, paired):
+        self.assertGreater(bank_conflicts(read_addresses(tile_k, 0, 0, paired, swizzle=False)), 0)
+
+    @parametrize("tile_k", [64, 128, 256])
+    @parametrize("paired", [False, True])
+    def test_places_are_a_permutation_that_the_loads_invert(self, tile_k, paired):
+        rows, chunks = 64, lds_layout.chunks_per_row(tile_k)
+        places = {}
+        for row, chunk in itertools.product(range(rows), range(chunks)):
+            place = lds_layout.position(row, chunk, tile_k, paired)
+            places[place] = (row, chunk)
+            self.assertEqual(lds_layout.chunk_at(place, tile_k, paired), (row, chunk))
+        self.assertEqual(sorted(places), list(range(rows * chunks)))
+
+    @parametrize("paired", [False, True])
+    def test_fragments_cover_every_row_once_with_one_key(self, paired):
+        rows = []
+        for mfma_tile, lane_row in itertools.product(range(4), range(16)):
+            row = lds_layout.fragment_row(mfma_tile, lane_row, paired)
+            rows.append(row)
+            # What lets the kernel use one address for all MFMA tiles of a step.
+            for tile_k in (64, 128, 256):
+                key = lds_layout.key(row, tile_k, paired)
+                self.assertEqual(key, lds_layout.fragment_key(lane_row, tile_k))
+            self.assertEqual(
+                row - lds_layout.fragment_row(0, lane_row, paired), lds_layout.fragment_row(mfma_tile, 0, paired)
+            )
+        self.assertEqual(sorted(rows), list(range(64)))
+
+    def test_a_lanes_accumulators_of_two_tiles_are_eight_neighbours(self):
+        # MFMA row 4g + e of tiles 2p and 2p + 1 is what lane group g holds in register e.
+        for pair, group in itertools.product(range(2), range(4)):
+            columns = [
+                lds_layout.fragment_row(2 * pair + half, 4 * group + e, True) for half in range(2) for e in range(4)
+            ]
+            self.assertEqual(columns, [32 * pair + 8 * group + i for i in range(8)])
+
+
+class TestWorkgroupOrder(TestCase):
+    @settings(deadline=None, max_examples=300)
+    @given(st.integers(1, 40), st.integers(1, 40), st.sampled_from([0, 1, 2, 4, 7]))
+    def test_every_tile_is_computed_once(self, tiles_m, tiles_n, group_m):
+        tiles = [workgroup_order.tile_of(i, tiles_m, tiles_n, group_m) for i in range(tiles_m * tiles_n)]
+        self.assertEqual(sorted(tiles), list(itertools.product(range(tiles_m), range(tiles_n))))
+
+    def test_an_xcd_gets_neighbouring_tiles(self):
+        tiles = [workgroup_order.tile_of(i, 32, 32, 4) for i in range(32 * 32)]
+        first_xcd = tiles[:: target.XCDS]
+        # 128 tiles in bands of 4 rows: few rows of A and columns of B for one L2.
+        self.assertEqual(len(first_xcd), 128)
+        self.assertEqual({row for row, _ in first_xcd}, {0, 1, 2, 3})
+        plain = [workgroup_order.tile_of(i, 32, 32, 0) for i in range(32 * 32)]
+        self.assertEqual(plain[:3], [(0, 0), (1, 0), (2, 0)])
+
+
+if __name__ == "__main__":
+    run_tests()

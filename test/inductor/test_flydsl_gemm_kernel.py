@@ -1,0 +1,277 @@
+# Owner(s): ["module: inductor"]
+"""The FlyDSL GEMM: what it compiles to (T1, needs flydsl and a linker), what it computes (T2 emulated, T3 gfx950)."""
+
+import contextlib
+import itertools
+import os
+import re
+import tempfile
+import unittest
+import unittest.mock
+from pathlib import Path
+
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch._inductor.kernel.flydsl import gemm_config
+from torch._inductor.kernel.flydsl.gemm_config import DEFAULT_CONFIGS, GemmConfig, GemmProblem, GemmSpec
+from torch._native.flydsl import target
+from torch._native.flydsl.launch import linker_missing_reason
+from torch.testing._internal.common_utils import TestCase, instantiate_parametrized_tests, parametrize, run_tests
+
+from reference import mm as reference
+
+CANNOT_COMPILE = target.package_unsupported_reason() or linker_missing_reason()
+ON_GFX950 = (
+    gemm_config.unavailable_reason() is None
+    and torch.cuda.is_available()
+    and target.device_arch(torch.cuda.current_device()) in target.SUPPORTED_ARCHS
+)
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+# The smallest that show what a configuration does wrong: one row, odd rows, two tiles and a bit, tails in N and K.
+SMALL = GemmConfig(tile_m=64, tile_n=64, tile_k=64, stages=2, waves_m=2, waves_n=2)
+
+
+def spec_name(spec):
+    return spec.name
+
+
+def every_spec():
+    """Each configuration of the default list: bf16 with and without K tail, and fp16, which only changes the MFMA."""
+    for config in DEFAULT_CONFIGS:
+        for k_tail in (False, True):
+            yield GemmSpec(dtype="bf16", config=config, arch="gfx950", k_tail=k_tail)
+        yield GemmSpec(dtype="fp16", config=config, arch="gfx950", k_tail=False)
+
+
+def assembly(spec: GemmSpec) -> str:
+    """The final ISA with its metadata, as FlyDSL dumps it."""
+    from torch._inductor.kernel.flydsl.gemm import CompiledGemm
+
+    with tempfile.TemporaryDirectory() as folder:
+        with (
+            unittest.mock.patch.dict(os.environ, {"FLYDSL_DUMP_IR": "1", "FLYDSL_DUMP_DIR": folder}),
+            contextlib.redirect_stdout(None),
+        ):
+            CompiledGemm(spec)
+        (file,) = Path(folder).rglob("*_final_isa.s")
+        return file.read_text()
+
+
+def metadata(isa: str, field: str) -> int:
+    (value,) = re.findall(rf"^\s*\.{field}:\s*(\d+)$", isa, re.MULTILINE)
+    return int(value)
+
+
+def main_loop(isa: str) -> list[str]:
+    """Instructions of the only loop: from the label that a later branch goes back to, up to that branch."""
+    lines = [line.strip() for line in isa.split("s_endpgm")[0].splitlines()]
+    labels = {line[:-1]: i for i, line in enumerate(lines) if re.fullmatch(r"\.LBB\d+_\d+:", line)}
+    loops = []
+    for i, line in enumerate(lines):
+        branch = re.match(r"s_c?branch\S* (\.LBB\d+_\d+)", line)
+        if branch and labels[branch[1]] < i:
+            loops.append(lines[labels[branch[1]] + 1 : i + 1])
+    (loop,) = loops
+    return loop
+
+
+@unittest.skipIf(CANNOT_COMPILE is not None, f"compiling needs flydsl and its linker: {CANNOT_COMPILE}")
+@instantiate_parametrized_tests
+class TestCompiled(TestCase):
+    @parametrize("spec", list(every_spec()), name_fn=spec_name)
+    def test_registers_lds_and_instructions(self, spec):
+        isa, config = assembly(spec), spec.config
+        self.assertIn('"amdgcn-amd-amdhsa-unknown-gfx950"', isa)
+        self.assertEqual(metadata(isa, "vgpr_spill_count"), 0)
+        self.assertEqual(metadata(isa, "sgpr_spill_count"), 0)
+        self.assertEqual(metadata(isa, "private_segment_fixed_size"), 0)
+        self.assertEqual(metadata(isa, "group_segment_fixed_size"), config.lds_bytes)
+        self.assertEqual(metadata(isa, "max_flat_workgroup_size"), config.threads)
+
+        wave_m, wave_n = config.tile_m // config.waves_m, config.tile_n // config.waves_n
+        mfmas = wave_m // 16 * (wave_n // 16) * config.tile_k // 32
+        instruction = f"v_mfma_f32_16x16x32_{'bf16' if spec.dtype == 'bf16' else 'f16'}"
+        loop = main_loop(isa)
+        tiles_in_loop, rest = divmod(sum(instruction in line for line in loop), mfmas)
+        self.assertEqual((rest, tiles_in_loop in (1, 2, 4)), (0, True))
+        # LLVM may unroll the loop, with one more K tile beside it for what is left over; behind it come the stages - 1
+        # tiles that were loaded ahead.
+        tiles = tiles_in_loop + (tiles_in_loop > 1) + config.stages - 1
+        self.assertEqual(len(re.findall(rf"\b{instruction}\b", isa)), mfmas * tiles)
+        dma = re.findall(r"buffer_load_dwordx4 .* lds$", isa, re.MULTILINE)
+        self.assertEqual(len(dma), config.loads_per_stage * tiles)
+        self.assertNotRegex(isa, r"buffer_load_dword\w* v\[")  # nothing travels to LDS through registers
+        self.assertNotIn("ds_write", isa)
+        stores = re.findall(r"buffer_store_dwordx4", isa)
+        self.assertEqual(len(stores), wave_m // 16 * (wave_n // 32))
+
+        waits = [i for i, line in enumerate(loop) if line.startswith("s_waitcnt") and "vmcnt" in line]
+        younger = (config.stages - 2) * config.loads_per_stage
+        # For each K tile one wait that leaves the younger stages in flight, then the barrier, then everything that
+        # touches LDS.
+        self.assertEqual([loop[i] for i in waits], [f"s_waitcnt vmcnt({younger}) lgkmcnt(0)"] * tiles_in_loop)
+        self.assertEqual([loop[i + 1] for i in waits], ["s_barrier"] * tiles_in_loop)
+        self.assertEqual(loop.count("s_barrier"), tiles_in_loop)
+        for first, last in zip(waits, [*waits[1:], len(loop)], strict=True):
+            part = loop[first:last]
+            self.assertEqual(sum(line.endswith(" lds") for line in part), config.loads_per_stage)
+            reads = (wave_m + wave_n) // 16 * config.tile_k // 32
+            self.assertEqual(sum(line.startswith("ds_read_b128") for line in part), reads)
+        self.assertFalse([line for line in loop[: waits[0]] if line.endswith(" lds") or line.startswith("ds_")])
+
+    def test_arch_is_ours_whatever_the_environment_says(self):
+        # I1: FlyDSL alone takes the environment's word, and gfx942 where there is none.
+        spec = GemmSpec(dtype="bf16", config=SMALL, arch="gfx950", k_tail=False)
+        with unittest.mock.patch.dict(os.environ, {"FLYDSL_GPU_ARCH": "gfx1100", "ARCH": "gfx942"}):
+            before = dict(os.environ)
+            isa = assembly(spec)
+            self.assertEqual({k: v for k, v in os.environ.items() if k in before}, before)
+        self.assertIn('"amdgcn-amd-amdhsa-unknown-gfx950"', isa)
+
+
+def run(config: GemmConfig, a: torch.Tensor, b_nk: torch.Tensor, out: torch.Tensor) -> int:
+    """Run the kernel on rows that may be padded; how often it was launched."""
+    from torch._inductor.kernel.flydsl.gemm import compile_gemm
+
+    (m, k), n = a.shape, b_nk.shape[0]
+    dtype = {value: key for key, value in DTYPES.items()}[a.dtype]
+    problem = GemmProblem(m=m, n=n, k=k, dtype=dtype, lda=a.stride(0), ldb=b_nk.stride(0), ldc=out.stride(0))
+    compiled = compile_gemm(gemm_config.spec_for(problem, config, target.device_arch(out.device.index)))
+    before = compiled.launches
+    compiled(a, b_nk, out, torch.cuda.current_stream().cuda_stream)
+    torch.cuda.synchronize()
+    return compiled.launches - before
+
+
+def shapes_of(config: GemmConfig) -> list[tuple[int, int, int]]:
+    """M, N, K that reach every tail of a configuration, as small as they come."""
+    k = config.tile_k * max(config.stages - 1, 1)
+    return [
+        (1, 8, k),
+        (config.tile_m * 2 + 1, config.tile_n + 8, k + 8),  # M3: the last row of a partial tile; K tail of one chunk
+        (config.tile_m + 15, config.tile_n * 2 - 8, k + 2 * config.tile_k),
+    ]
+
+
+@unittest.skipUnless(ON_GFX950, "running needs a gfx950, real or emulated (python -m gfx950_emulator)")
+@instantiate_parametrized_tests
+class TestValues(TestCase):
+    def check(self, config, m, n, k, dtype, pads=(0, 0, 0), seed=0):
+        """Integers exactly, normal numbers within the bound, in poisoned surroundings that nobody reads or writes."""
+        pad_a, pad_b, pad_c = pads
+        for make, exact in ((reference.integer_inputs, True), (reference.normal_inputs, False)):
+            a, b_nk = make(m, n, k, DTYPES[dtype], seed)
+            a_device = reference.strided(a, k + pad_a, "cuda")
+            b_device = reference.strided(b_nk, k + pad_b, "cuda")
+            # Guard rows before and behind C, and the padding between its rows, keep their poison.
+            stride, guard = n + pad_c, 2
+            backing = torch.full((m + 2 * guard, stride), 12345.0, dtype=DTYPES[dtype], device="cuda")
+            out = backing[guard : guard + m, :n]
+            self.assertEqual(run(config, a_device, b_device, out), 1)
+            result = backing.cpu()
+            if exact:
+                self.assertTrue(torch.equal(result[guard : guard + m, :n], reference.rounded(a, b_nk)))
+            else:
+                self.assertLessEqual(reference.excess(result[guard : guard + m, :n], a, b_nk), 1.0)
+            result[guard : guard + m, :n] = 12345.0
+            self.assertTrue((result == torch.tensor(12345.0, dtype=DTYPES[dtype])).all(), "wrote outside C")
+
+    @parametrize("config", DEFAULT_CONFIGS, name_fn=lambda config: config.name)
+    def test_every_config_on_its_tails(self, config):
+        for (m, n, k), dtype in zip(shapes_of(config), itertools.cycle(("bf16", "fp16"))):
+            self.check(config, m, n, k, dtype)
+
+    @parametrize("config", DEFAULT_CONFIGS, name_fn=lambda config: config.name)
+    def test_padded_rows(self, config):
+        k = config.tile_k * (config.stages - 1) + 8
+        self.check(config, config.tile_m + 1, config.tile_n + 8, k, "bf16", pads=(8, 24, 16))
+
+    @settings(deadline=None, max_examples=25, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @given(
+        m=st.one_of(st.just(1), st.integers(1, 300)),
+        n8=st.integers(1, 40),
+        k8=st.integers(1, 70),
+        dtype=st.sampled_from(["bf16", "fp16"]),
+        pads=st.tuples(*[st.sampled_from([0, 8, 40])] * 3),
+        data=st.data(),
+    )
+    def test_drawn_shapes(self, m, n8, k8, dtype, pads, data):
+        n, k = 8 * n8, 8 * k8
+        problem = GemmProblem(m=m, n=n, k=k, dtype=dtype, lda=k + pads[0], ldb=k + pads[1], ldc=n + pads[2])
+        config = data.draw(st.sampled_from(gemm_config.configs(problem)))
+        self.check(config, m, n, k, dtype, pads, seed=m + n + k)
+
+    def test_rows_do_not_depend_on_the_tail_of_m(self):
+        a, b_nk = (x.cuda() for x in reference.normal_inputs(130, 64, 192, torch.bfloat16))
+        whole = torch.empty(130, 64, dtype=a.dtype, device="cuda")
+        part = torch.empty(67, 64, dtype=a.dtype, device="cuda")
+        run(SMALL, a, b_nk, whole)
+        run(SMALL, a[:67], b_nk, part)
+        self.assertTrue(torch.equal(whole[:67].cpu(), part.cpu()))
+
+    def test_nan_and_inf_reach_only_their_row_and_column(self):
+        a, b_nk = reference.integer_inputs(70, 72, 136, torch.bfloat16)
+        a[3, 135] = float("nan")
+        b_nk[71, 0] = float("inf")
+        a[:, 0] = 1.0
+        out = torch.empty(70, 72, dtype=a.dtype, device="cuda")
+        run(SMALL, a.cuda(), b_nk.cuda(), out)
+        out = out.cpu()
+        expected = reference.product(a, b_nk).float().to(a.dtype)
+        self.assertTrue(torch.equal(out.isnan(), expected.isnan()))
+        self.assertTrue(torch.equal(out.nan_to_num(0.0), expected.nan_to_num(0.0)))
+        self.assertEqual(int(out.isnan().sum()), 72)
+
+    def test_two_calls_are_two_launches(self):
+        # I12: the first call compiles and must not compute twice or not at all.
+        from torch._inductor.kernel.flydsl.gemm import CompiledGemm
+
+        a, b_nk = (x.cuda() for x in reference.integer_inputs(64, 64, 64, torch.bfloat16))
+        compiled = CompiledGemm(GemmSpec(dtype="bf16", config=SMALL, arch="gfx950", k_tail=False))
+        for launches in (1, 2):
+            out = torch.full((64, 64), 7.0, dtype=torch.bfloat16, device="cuda")
+            compiled(a, b_nk, out, torch.cuda.current_stream().cuda_stream)
+            torch.cuda.synchronize()
+            self.assertEqual(compiled.launches, launches)
+            self.assertTrue(torch.equal(out.cpu(), reference.rounded(a, b_nk)))
+
+    def test_compile_only_in_the_environment_is_an_error(self):
+        from torch._inductor.kernel.flydsl.gemm import CompiledGemm
+
+        a, b_nk = (x.cuda() for x in reference.integer_inputs(64, 64, 64, torch.bfloat16))
+        out = torch.empty(64, 64, dtype=torch.bfloat16, device="cuda")
+        compiled = CompiledGemm(GemmSpec(dtype="bf16", config=SMALL, arch="gfx950", k_tail=False))
+        with (
+            unittest.mock.patch.dict(os.environ, {"COMPILE_ONLY": "1"}),
+            self.assertRaisesRegex(RuntimeError, "COMPILE_ONLY=1 is set"),
+        ):
+            compiled(a, b_nk, out, 0)
+
+    @parametrize(
+        "change, words",
+        [
+            (lambda a, b, out: (a.half(), b, out), "a is torch.float16"),
+            (lambda a, b, out: (a[:, :56], b, out), r"is not \(64, 64\)"),
+            (lambda a, b, out: (a[:, :56], b[:, :56], out), "without a K tail"),
+            (lambda a, b, out: (a, b, out[:, :60]), r"is not \(64, 60\)"),
+            (lambda a, b, out: (a.T, b, out), "not rows"),
+            (
+                lambda a, b, out: (a.flatten()[1 : 1 + 63 * 64].view(63, 64), b, out[:63]),
+                "is not a multiple of 16 bytes",
+            ),
+        ],
+        name_fn=lambda change, words: re.sub(r"\W+", "_", words),
+    )
+    def test_wrong_arguments_are_named(self, change, words):
+        from torch._inductor.kernel.flydsl.gemm import compile_gemm
+
+        a, b_nk = (x.cuda() for x in reference.integer_inputs(64, 64, 64, torch.bfloat16))
+        out = torch.empty(64, 64, dtype=torch.bfloat16, device="cuda")
+        compiled = compile_gemm(GemmSpec(dtype="bf16", config=SMALL, arch="gfx950", k_tail=False))
+        with self.assertRaisesRegex(ValueError, words):
+            compiled(*change(a, b_nk, out), 0)
+
+
+if __name__ == "__main__":
+    run_tests()
