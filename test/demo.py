@@ -16,51 +16,19 @@ import importlib.metadata
 import json
 import math
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
-import torch._inductor.config as inductor_config
 from rich.console import Console
 from rich.table import Table
-from torch._dynamo.utils import counters
-from torch._inductor.select_algorithm import add_feedback_saver, clear_feedback_savers
 from torch._native.flydsl import target
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+from bench.autotune import DTYPES, Candidate, Outcome, run_product
 from reference import mm as reference
 
-DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 ALL_BACKENDS = "ATEN,TRITON,FLYDSL"
-HEARTBEAT_SECONDS = 10.0
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """An autotuned choice: who offers it, with which configuration, and its time (None: dropped because it failed)."""
-
-    backend: str
-    configuration: str
-    microseconds: float | None
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What compiling and running the product with one list of backends gave."""
-
-    backends: str
-    candidates: list[Candidate]  # fastest first; empty where there was a single choice, which is not timed
-    benchmarked: bool  # False: the times came from Inductor's autotune cache
-    max_error: float  # largest |value - float64 value|
-    max_bound: float  # the bound of that element
-    within_bound: bool  # every element within its own bound
-    flydsl_launches: int | None  # of the compiled product, timing not counted; None where launches are not counted
-    seconds: float
 
 
 def version_of(distribution: str) -> str:
@@ -68,91 +36,6 @@ def version_of(distribution: str) -> str:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return "not installed"
-
-
-def candidate_of(choice: Any, milliseconds: float) -> Candidate:
-    facts = choice.info_dict()
-    backend = str(facts.get("backend", type(choice).__name__))
-    if backend == "extern":
-        backend, configuration = "ATEN", str(facts.get("kernel_call_name", choice.name))
-    elif backend == "Triton":
-        tile = str(facts.get("tile_shape", "")).strip("()").replace(", ", "x")
-        configuration = f"{tile} stages={facts.get('num_stages')} warps={facts.get('num_warps')}"
-        backend = "TRITON"
-    else:
-        configuration = str(facts.get("config", choice.name))
-    return Candidate(backend, configuration, milliseconds * 1e3 if math.isfinite(milliseconds) else None)
-
-
-def flydsl_launch_count() -> int | None:
-    """Launches of FlyDSL GEMM kernels so far, as the emulator counted them; None on hardware, which counts none."""
-    emulator = sys.modules.get("gfx950_emulator")
-    if emulator is None:
-        return None
-    return sum(count for name, count in emulator.launch_counts().items() if name.startswith("gemm_nt_"))
-
-
-@contextmanager
-def heartbeat(console: Console, what: str) -> Iterator[None]:
-    """Says every few seconds that `what` still goes on."""
-    started = time.monotonic()
-    done = threading.Event()
-
-    def beat() -> None:
-        while not done.wait(HEARTBEAT_SECONDS):
-            console.print(f"  … {what}, {time.monotonic() - started:.0f} s", style="dim")
-
-    thread = threading.Thread(target=beat, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
-
-
-def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    return a @ b.T
-
-
-def run_product(console: Console, backends: str, a: torch.Tensor, b: torch.Tensor) -> Outcome:
-    """Compile ``a @ b.T`` with these backends, run it, and hold the result to its bound."""
-    candidates: list[Candidate] = []
-
-    def save(timings: dict[Any, float], *_: object) -> None:
-        candidates.extend(candidate_of(choice, milliseconds) for choice, milliseconds in timings.items())
-
-    torch._dynamo.reset()
-    counters.clear()
-    started = time.monotonic()
-    add_feedback_saver(save)
-    try:
-        with (
-            # The graph cache would skip lowering, and with it the table. Choices are remembered in the autotune cache.
-            inductor_config.patch(max_autotune_gemm_backends=backends, fx_graph_cache=False),
-            inductor_config.patch(flydsl_enable_autotuning=backends != "FLYDSL"),
-            heartbeat(console, f"compiling and timing candidates of {backends}"),
-        ):
-            compiled: Callable[..., torch.Tensor] = torch.compile(product, mode="max-autotune-no-cudagraphs")
-            compiled(a, b)
-            before = flydsl_launch_count()
-            result = compiled(a, b)
-            after = flydsl_launch_count()
-    finally:
-        clear_feedback_savers()
-    expected, bound = reference.product_and_bound(a, b)
-    error = (result.cpu().double() - expected).abs()
-    worst = int((error / bound).argmax())
-    return Outcome(
-        backends=backends,
-        candidates=sorted(candidates, key=lambda c: math.inf if c.microseconds is None else c.microseconds),
-        benchmarked=counters["inductor"]["select_algorithm_autotune"] > 0,
-        max_error=float(error.flatten()[worst]),
-        max_bound=float(bound.flatten()[worst]),
-        within_bound=bool((error <= bound).all()),
-        flydsl_launches=None if before is None or after is None else after - before,
-        seconds=time.monotonic() - started,
-    )
 
 
 def candidate_table(candidates: list[Candidate], unit: str) -> Table:
