@@ -238,6 +238,9 @@ def install(module: ModuleType | None) -> None:
     torch_c._CudaEventBase = _event_class(torch_c)
     torch_c._CUDAGraph = _NoGraph
     torch_c._graph_pool_handle = _no_graph_pool
+    # torch._dynamo.reset() imports Inductor's graph trees, which want these; without graphs there is no state to keep.
+    torch_c._cuda_CUDAAllocator_AllocatorState = type("_cuda_CUDAAllocator_AllocatorState", (), {})
+    torch_c._set_cached_tensors_enabled = lambda enabled: None
     torch_c._cudart = _Cudart("torch._C._cudart")
     torch_c._dynamo.guards._empty_strided_cuda = empty_strided_cuda
 
