@@ -38,6 +38,8 @@ VENV = REPO / ".venv"
 STAMPS = VENV / ".stamps"
 LOGS = BUILD / "logs"
 PYTHON = VENV / "bin" / "python"
+REQUIREMENTS = tuple(REPO / f"requirements{suffix}.txt" for suffix in ("", "-build", "-test"))
+CONSTRAINTS = REPO / "requirements-constraints.txt"
 # The set-up puts about 3.3 GB into .venv, build/ and dist/, and pip and the compilers need room beside it.
 NEEDED_GIGABYTES = 6.0
 _HEARTBEAT_SECONDS = 10.0
@@ -170,7 +172,7 @@ def base_words(base: str | None, index: str | None) -> list[str]:
 
 
 def pip_install(*args: str | Path) -> list[str | Path]:
-    return [PYTHON, "-m", "pip", "--disable-pip-version-check", "install", *args]
+    return [PYTHON, "-m", "pip", "--disable-pip-version-check", "install", "-c", CONSTRAINTS, *args]
 
 
 def build_patched_wheel(steps: Steps, base: str | None, index: str | None) -> tuple[Path, str]:
@@ -199,9 +201,8 @@ def set_up(pins: Pins, base: str | None, index: str | None) -> list[str]:
         shutil.rmtree(VENV)
     steps.run("venv", "making .venv", sys.version, [[sys.executable, "-m", "venv", "--clear", VENV]])
 
-    requirements = sorted(REPO.glob("requirements*.txt"))
-    with_files = [word for path in requirements for word in ("-r", str(path))]
-    steps.run("tools", "installing tools", hash_of(*requirements), [pip_install(*with_files)])
+    with_files = [word for path in REQUIREMENTS for word in ("-r", str(path))]
+    steps.run("tools", "installing tools", hash_of(*REQUIREMENTS, CONSTRAINTS), [pip_install(*with_files)])
 
     wheel, wheel_inputs = build_patched_wheel(steps, base, index)
     # First the wheel itself, whose version does not change when its content does; then whatever it requires.

@@ -1,9 +1,9 @@
 """Lint, types, checks of the series and the wheel, and the tests, with a summary.
 
-    test/run.sh [--only STAGES] [PYTEST_ARGUMENTS...]
+    test/run.sh [--only STAGES] [--fix] [PYTEST_ARGUMENTS...]
 
 STAGES is a comma-separated list of lint, types, checks, tests. Arguments for pytest (paths, -k NAME) run the tests
-alone, unless --only says otherwise. test/run.sh sets up .venv first.
+alone, unless --only says otherwise. --fix has the linters and formatters edit the files. test/run.sh sets up .venv.
 """
 
 from __future__ import annotations
@@ -23,7 +23,15 @@ BIN = Path(sys.executable).parent
 STAGES = ("lint", "types", "checks", "tests")
 PYTHON_ROOTS = ("build_scripts", "setup.py", "test", "torch_overlay")
 # Strictly typed: our tools. Test modules follow PyTorch's untyped TestCase style and are linted only.
-TYPED = ("build_scripts", "setup.py", "test/run.py", "test/bench", "test/reference", "test/emulator/gfx950_emulator")
+TYPED = (
+    "build_scripts",
+    "setup.py",
+    "test/run.py",
+    "test/demo.py",
+    "test/bench",
+    "test/reference",
+    "test/emulator/gfx950_emulator",
+)
 
 
 @dataclass(frozen=True)
@@ -47,12 +55,15 @@ def tracked(suffixes: tuple[str, ...]) -> list[str]:
     return sorted({name for name in names if name.endswith(suffixes) and (REPO / name).is_file()})
 
 
-def lint() -> list[Result]:
+def lint(fix: bool) -> list[Result]:
     roots = [root for root in PYTHON_ROOTS if (REPO / root).exists()]
     return [
-        run("ruff check", [BIN / "ruff", "check", *roots]),
-        run("ruff format", [BIN / "ruff", "format", "--check", *roots]),
-        run("clang-format", [BIN / "clang-format", "--dry-run", "--Werror", *tracked((".cpp", ".h"))]),
+        run("ruff check", [BIN / "ruff", "check", *(["--fix"] if fix else []), *roots]),
+        run("ruff format", [BIN / "ruff", "format", *([] if fix else ["--check"]), *roots]),
+        run(
+            "clang-format",
+            [BIN / "clang-format", *(["-i"] if fix else ["--dry-run", "--Werror"]), *tracked((".cpp", ".h"))],
+        ),
     ]
 
 
@@ -102,6 +113,7 @@ def tests(arguments: Sequence[str]) -> list[Result]:
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="run.sh", description="Lint, types, checks and tests.")
     parser.add_argument("--only", help=f"a comma-separated list of {', '.join(STAGES)}")
+    parser.add_argument("--fix", action="store_true", help="let the linters and formatters edit the files")
     args, pytest_arguments = parser.parse_known_args(argv)
     stages = args.only.split(",") if args.only else ["tests"] if pytest_arguments else list(STAGES)
     unknown = [stage for stage in stages if stage not in STAGES]
@@ -109,7 +121,7 @@ def main(argv: list[str] | None = None) -> int:
         parser.error(f"--only {unknown[0]!r}: expected any of {', '.join(STAGES)}")
 
     bodies: dict[str, Callable[[], list[Result]]] = {
-        "lint": lint,
+        "lint": lambda: lint(args.fix),
         "types": types,
         "checks": checks,
         "tests": lambda: tests(pytest_arguments),

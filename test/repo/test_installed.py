@@ -7,7 +7,10 @@ import json
 import subprocess
 import sys
 
+from packaging.utils import canonicalize_name
+
 from build_scripts.lay import read_overlay
+from build_scripts.layout import REPO
 from build_scripts.pins import read_pins
 
 
@@ -44,3 +47,14 @@ def test_the_overlay_is_installed() -> None:
     distribution = importlib.metadata.distribution("torch")
     files = {str(path) for path in distribution.files or []}
     assert set(read_overlay()) <= files
+
+
+def test_everything_installed_is_pinned() -> None:
+    pinned = set()
+    for path in REPO.glob("requirements*.txt"):
+        lines = [line for line in path.read_text().splitlines() if "==" in line]
+        pinned |= {(canonicalize_name(name), version) for name, version in (line.split("==") for line in lines)}
+    pinned |= {(canonicalize_name(name), version) for name, version in read_pins().runtime.items()}
+    ours = {"pip", "torch", "gfx950-emulator"}
+    installed = {(canonicalize_name(each.name), each.version) for each in importlib.metadata.distributions()}
+    assert {each for each in installed if each[0] not in ours} - pinned == set()
