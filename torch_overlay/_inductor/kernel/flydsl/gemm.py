@@ -35,6 +35,7 @@ from .workgroup_order import tile_of
 
 _ELEMENTS = {"bf16": fx.BFloat16, "fp16": fx.Float16}
 _TORCH_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+_CHECKED_LIMIT = 1024  # shapes that a kernel remembers as valid
 _ALIGNMENT = 16  # bytes, of every address: LDS DMA, LDS reads and stores move 16 bytes a lane
 
 
@@ -231,6 +232,8 @@ class CompiledGemm:
         shapes = (a.shape, b_nk.shape, out.shape, a.stride(), b_nk.stride(), out.stride())
         if shapes not in self._checked:
             self._check(a, b_nk, out)
+            if len(self._checked) >= _CHECKED_LIMIT:
+                self._checked.clear()
             self._checked.add(shapes)
         m, k = a.shape
         n = b_nk.shape[0]
@@ -245,7 +248,7 @@ class CompiledGemm:
         lda = a.stride(0) if m > 1 else k
         ldb = b_nk.stride(0) if n > 1 else k
         ldc = out.stride(0) if m > 1 else n
-        self.kernel.launch(out.device.index or 0, *pointers, m, n, k, lda, ldb, ldc, self._key, stream)
+        self.kernel.launch(out.device.index, *pointers, m, n, k, lda, ldb, ldc, self._key, stream)
 
     def _check(self, a: torch.Tensor, b_nk: torch.Tensor, out: torch.Tensor) -> None:
         spec = self.spec
