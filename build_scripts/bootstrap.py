@@ -213,10 +213,11 @@ def set_up(pins: Pins, base: str | None, index: str | None) -> list[str]:
     steps.run("runtime", "installing " + ", ".join(runtime), json.dumps(runtime), [pip_install(*runtime)])
 
     emulator = REPO / "test" / "emulator"
+    sources = [path for path in sorted(emulator.iterdir()) if path.name != "tests"]
     steps.run(
         "emulator",
         "building the emulated gfx950",
-        hash_of(REPO / "CMakeLists.txt", emulator, REPO / "requirements-build.txt", extra=[pins.base]),
+        hash_of(REPO / "CMakeLists.txt", *sources, REPO / "requirements-build.txt", extra=base_words(base, index)),
         [
             pip_install("--no-build-isolation", "--no-deps", "--force-reinstall", emulator),
             [PYTHON, "-m", "pip", "check"],
