@@ -152,7 +152,8 @@ void cpu_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   for (size_t i = begin; i < stack->size(); ++i) {
     for_each_tensor(&(*stack)[i], [&](const at::Tensor& tensor) {
       if (!tensor.device().is_cuda()) return tensor;
-      inputs.push_back(tensor);
+      // An out argument is written, not read; it comes back among the outputs.
+      if (!schema.arguments()[i - begin].is_out()) inputs.push_back(tensor);
       return aliases.to_cpu(tensor);
     });
   }

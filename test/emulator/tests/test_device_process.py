@@ -1,0 +1,134 @@
+"""Switching the emulated device on and off, in this process's children; what it refuses and what it then says."""
+
+import re
+import tempfile
+from pathlib import Path
+
+from device_process import run_emulated, run_python
+from torch.testing._internal.common_utils import TestCase, run_tests
+
+import gfx950_emulator  # noqa: F401  before torch
+import gfx950_emulator.machine as machine
+from gfx950_emulator.errors import EmulatorError
+
+SPAWN = """
+import multiprocessing
+import torch
+
+
+def child(queue):
+    queue.put((torch.ones(3, device="cuda") * 2).sum().item())
+
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    process = context.Process(target=child, args=(queue,))
+    process.start()
+    print("child says", queue.get(timeout=120))
+    process.join()
+"""
+
+
+class TestActivation(TestCase):
+    def assertRuns(self, result, expected):
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn(expected, result.stdout)
+
+    def assertFails(self, result, expected):
+        self.assertNotEqual(result.returncode, 0, result.stdout)
+        self.assertRegex(result.stdout + result.stderr, expected)
+
+    def test_off_leaves_torch_alone(self):
+        code = "import torch; print(torch.cuda.is_available(), torch.version.hip)"
+        self.assertRuns(run_python("-c", code), "False None")
+        self.assertRuns(
+            run_python("-c", "import gfx950_emulator, torch; print(torch.version.hip)", env={"GFX950_EMULATOR": "0"}),
+            "None",
+        )
+
+    def test_variable_switches_on(self):
+        code = "import torch; print(torch.ones(2, device='cuda').device)"
+        self.assertRuns(run_python("-c", code, env={"GFX950_EMULATOR": "1"}), "cuda:0")
+
+    def test_module_and_script(self):
+        self.assertRuns(run_python("-m", "gfx950_emulator", "-m", "torch.utils.collect_env"), "HIP runtime")
+        with tempfile.TemporaryDirectory() as folder:
+            script = Path(folder) / "spawns.py"
+            script.write_text(SPAWN)
+            self.assertRuns(run_python("-m", "gfx950_emulator", str(script)), "child says 6.0")
+        self.assertFails(run_python("-m", "gfx950_emulator", "missing.py"), "no such file: missing.py")
+
+    def test_after_torch_is_an_error(self):
+        self.assertFails(run_python("-c", "import torch, gfx950_emulator"), "must be imported before torch")
+
+    def test_bad_variables(self):
+        use = "import torch; torch.ones(1, device='cuda')"
+        self.assertFails(run_emulated(use, env={"GFX950_DEVICES": "many"}), "GFX950_DEVICES=many: expected a number")
+        self.assertFails(run_emulated(use, env={"GFX950_MEMORY_LIMIT": "lots"}), "GFX950_MEMORY_LIMIT=lots: expected")
+        self.assertFails(run_emulated(use, env={"GFX950_DEVICES": "0"}), "GFX950_DEVICES=0")
+        self.assertFails(run_python("-c", "import gfx950_emulator", env={"GFX950_EMULATOR": "yes"}), "expected 1")
+
+    def test_memory_limit(self):
+        code = "import torch; a = torch.ones(200000, device='cuda'); print(a.sum().item()); a + a"
+        result = run_emulated(code, env={"GFX950_MEMORY_LIMIT": "1M"})
+        self.assertFails(result, r"OutOfMemoryError: HIP out of memory. Tried to allocate 0\.76 MiB.*1\.00 MiB")
+        self.assertIn("200000", result.stdout)
+
+    def test_several_devices(self):
+        code = (
+            "import torch; print(torch.cuda.device_count(), torch.ones(2, device='cuda:2').to('cuda:1').device); "
+            "torch.ones(2, device='cuda:2') + torch.ones(2, device='cuda:1')"
+        )
+        result = run_emulated(code, env={"GFX950_DEVICES": "3"})
+        self.assertIn("3 cuda:1", result.stdout)
+        self.assertFails(result, "same device.*cuda:2 and cuda:1")
+
+
+class TestRefusals(TestCase):
+    def test_processor(self):
+        machine.check_processor("flags\t\t: avx avx2 bmi1 bmi2 f16c fma movbe\n")
+        with self.assertRaisesRegex(EmulatorError, "lacks avx2, fma"):
+            machine.check_processor("flags\t\t: avx bmi1 bmi2 f16c movbe\n")
+
+    def refusal(self, torch_files, version):
+        """What the package says about a torch that looks like this."""
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder)
+            (root / "torch" / "lib").mkdir(parents=True)
+            (root / "torch" / "__init__.py").write_text("")
+            for name in torch_files:
+                (root / "torch" / "lib" / name).write_text("")
+            info = root / f"torch-{version}.dist-info"
+            info.mkdir()
+            (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n")
+            result = run_emulated("pass", env={"PYTHONPATH": folder})
+        self.assertNotEqual(result.returncode, 0)
+        return result.stderr
+
+    def test_torch_with_a_device_of_its_own(self):
+        release = machine.built_for_torch()
+        said = self.refusal(["libtorch_hip.so"], f"{release}+rocm7.1")
+        self.assertRegex(said, r"has a device of its own \(libtorch_hip\.so\)")
+
+    def test_torch_of_another_release(self):
+        said = self.refusal([], "2.12.0+cpu")
+        self.assertRegex(said, rf"built for torch {re.escape(machine.built_for_torch())}, and torch 2\.12\.0\+cpu")
+
+    def test_a_longer_local_version_is_the_same_release(self):
+        release = machine.built_for_torch()
+        self.assertEqual(self.refusal_free(f"{release}+cpu.flydsl1"), "")
+
+    def refusal_free(self, version):
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "torch").mkdir()
+            (Path(folder) / "torch" / "__init__.py").write_text("")
+            info = Path(folder) / f"torch-{version}.dist-info"
+            info.mkdir()
+            (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n")
+            result = run_emulated("pass", env={"PYTHONPATH": folder})
+        return result.stderr if result.returncode else ""
+
+
+if __name__ == "__main__":
+    run_tests()

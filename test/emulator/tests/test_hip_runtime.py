@@ -1,0 +1,104 @@
+"""The HIP entry points through ctypes: the list, handles, memory, errors in words."""
+
+import ctypes
+import re
+import subprocess
+from pathlib import Path
+
+from torch.testing._internal.common_utils import TestCase, run_tests
+
+import gfx950_emulator.machine as machine
+from gfx950_emulator import hip
+
+ENTRY_POINTS = Path(__file__).parents[1] / "hip" / "entry_points.inc"
+INVALID_VALUE, INVALID_HANDLE, NOT_FOUND, INVALID_DIRECTION = 1, 400, 500, 21
+HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
+
+
+def listed():
+    return set(re.findall(r"GFX950_HIP_ENTRY\((\w+)\)", ENTRY_POINTS.read_text()))
+
+
+class TestEntryPoints(TestCase):
+    def setUp(self):
+        super().setUp()
+        machine.set_up()
+        self.hip = hip.runtime()
+
+    def last_error(self):
+        return self.hip.gfx950_last_error().decode()
+
+    def address(self, name):
+        pointer, status = ctypes.c_void_p(), ctypes.c_int(-1)
+        code = self.hip.hipGetProcAddress(
+            name.encode(), ctypes.byref(pointer), 0, ctypes.c_uint64(0), ctypes.byref(status)
+        )
+        return code, pointer.value, status.value
+
+    def test_the_list_is_what_the_library_exports(self):
+        table = subprocess.run(
+            ["readelf", "--dyn-syms", "--wide", str(machine.HIP_LIBRARY)], capture_output=True, text=True, check=True
+        ).stdout
+        exported = set(re.findall(r"FUNC\s+GLOBAL\s+DEFAULT\s+\d+\s+(hip\w+)@@hip_4\.2", table))
+        self.assertEqual(exported, listed())
+
+    def test_every_listed_name_is_found_and_no_other(self):
+        for name in sorted(listed() | {"hipGetDeviceProperties"}):
+            code, pointer, status = self.address(name)
+            self.assertEqual((code, status), (0, 0), name)
+            self.assertIsNotNone(pointer)
+        code, pointer, status = self.address("hipGraphLaunch")
+        self.assertEqual((code, pointer, status), (NOT_FOUND, None, 1))
+        self.assertIn("hipGraphLaunch is not implemented", self.last_error())
+
+    def test_memory(self):
+        device = ctypes.c_void_p()
+        self.assertEqual(self.hip.hipMalloc(ctypes.byref(device), ctypes.c_size_t(64)), 0)
+        self.assertEqual(device.value % 256, 0)
+        source, back = (ctypes.c_uint32 * 16)(*range(16)), (ctypes.c_uint32 * 16)()
+        size = ctypes.c_size_t(64)
+        self.assertEqual(self.hip.hipMemcpy(device, source, size, HOST_TO_DEVICE), 0)
+        self.assertEqual(self.hip.hipMemsetD32Async(device, 7, ctypes.c_size_t(2), None), 0)
+        self.assertEqual(self.hip.hipMemcpy(back, device, size, DEVICE_TO_HOST), 0)
+        self.assertEqual(list(back), [7, 7, *range(2, 16)])
+        self.assertEqual(self.hip.hipMemcpy(back, device, ctypes.c_size_t(65), DEVICE_TO_HOST), INVALID_VALUE)
+        self.assertIn("run past the end", self.last_error())
+        self.assertEqual(self.hip.hipMemcpy(back, device, size, HOST_TO_DEVICE), INVALID_DIRECTION)
+        self.assertEqual(self.hip.hipFree(device), 0)
+        self.assertEqual(self.hip.hipFree(device), INVALID_VALUE)
+        self.assertIn("does not begin a live allocation", self.last_error())
+
+    def test_host_pointers_are_told_from_device_pointers(self):
+        host, result = ctypes.create_string_buffer(64), ctypes.c_void_p()
+        attribute = 3  # HIP_POINTER_ATTRIBUTE_DEVICE_POINTER
+        address = ctypes.addressof(host)
+        call = self.hip.hipPointerGetAttribute
+        self.assertEqual(call(ctypes.byref(result), attribute, ctypes.c_void_p(address)), INVALID_VALUE)
+        self.assertEqual(self.hip.hipHostRegister(ctypes.c_void_p(address), ctypes.c_size_t(64), 0), 0)
+        self.assertEqual(call(ctypes.byref(result), attribute, ctypes.c_void_p(address)), 0)
+        self.assertEqual(result.value, address)
+        self.assertEqual(self.hip.hipHostUnregister(ctypes.c_void_p(address)), 0)
+
+    def test_stale_handles(self):
+        event, stream = ctypes.c_void_p(), ctypes.c_void_p()
+        self.assertEqual(self.hip.hipEventCreateWithFlags(ctypes.byref(event), 0), 0)
+        self.assertEqual(self.hip.hipStreamCreate(ctypes.byref(stream)), 0)
+        self.assertEqual(self.hip.hipEventRecord(event, stream), 0)
+        self.assertEqual(self.hip.hipStreamDestroy(stream), 0)
+        self.assertEqual(self.hip.hipEventRecord(event, stream), INVALID_HANDLE)
+        self.assertEqual(self.hip.hipEventDestroy(event), 0)
+        self.assertEqual(self.hip.hipEventQuery(event), INVALID_HANDLE)
+
+    def test_a_launch_that_fails_stays_pending_until_it_is_told(self):
+        import torch
+
+        module = ctypes.c_void_p()
+        code = self.hip.hipModuleLoadData(ctypes.byref(module), ctypes.create_string_buffer(b"not a code object", 4096))
+        self.assertEqual(code, 200)
+        with self.assertRaisesRegex(torch.AcceleratorError, "hipErrorInvalidImage"):
+            torch.ones(4, device="cuda") + 1
+        self.assertEqual((torch.ones(4, device="cuda") + 1).sum().item(), 8)  # told once
+
+
+if __name__ == "__main__":
+    run_tests()
