@@ -25,7 +25,7 @@ def probe_precompile():
 
 def probe_main(arg_a, arg_b, out, stream):
     seen = []
-    for arg in (arg_a, arg_b):
+    for arg in (arg_a, arg_b.t()):
         seen += [*arg.shape, *arg.stride(), arg.storage_offset()]
     out.view(-1)[: len(seen)] = torch.tensor(seen, dtype=out.dtype)
 """

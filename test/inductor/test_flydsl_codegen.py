@@ -55,8 +55,8 @@ def flydsl_mm_precompile():
 
 
 def flydsl_mm_main(arg_a, arg_b, out, stream):
-    \"\"\"out[M, N] = arg_a[M, K] @ arg_b[K, N]; arg_b is column-major.\"\"\"
-    _kernel()(arg_a, arg_b.t(), out, stream)
+    \"\"\"out[M, N] = arg_a[M, K] @ arg_b[N, K].T\"\"\"
+    _kernel()(arg_a, arg_b, out, stream)
 """,
         )
 

@@ -32,6 +32,7 @@ def _view_of(tensor: torch.Tensor, meta: TensorMeta) -> torch.Tensor:
 class FlyDSLBenchmarkRequest(GPUDeviceBenchmarkMixin, BenchmarkRequest):
     """Pickled into the autotuner's subprocess, so it holds text and sizes only.
 
+    The inputs are those of ``aten.mm``; the kernel gets mat2 transposed, as the generated wrapper passes it.
     A kernel is timed on tensors laid out as in the graph. The autotuner gives choices other than ATen one tensor per
     buffer name, unsliced; the views are rebuilt over those.
     """
@@ -71,10 +72,12 @@ class FlyDSLBenchmarkRequest(GPUDeviceBenchmarkMixin, BenchmarkRequest):
         # The autotuner evicts benchmark modules when it is done; those of the final graph are in sys.modules.
         module = load_module(self.module_cache_key, self.module_path, self.kernel_name, set_sys_modules=False)
         kernel = getattr(module, f"{self.kernel_name}_{MAIN_SUFFIX}")
+        mat1, mat2 = input_tensors
+        arg_b = mat2.t()
         get_raw_stream = get_interface_for_device(out.device.type).get_raw_stream
 
         def run() -> None:
-            kernel(*input_tensors, out, get_raw_stream(out.device.index))
+            kernel(mat1, arg_b, out, get_raw_stream(out.device.index))
 
         return run
 

@@ -33,8 +33,8 @@ def {name}_precompile():
 
 
 def {name}_main(arg_a, arg_b, out, stream):
-    """out[M, N] = arg_a[M, K] @ arg_b[K, N]; arg_b is column-major."""
-    _kernel()(arg_a, arg_b.t(), out, stream)
+    """out[M, N] = arg_a[M, K] @ arg_b[N, K].T"""
+    _kernel()(arg_a, arg_b, out, stream)
 '''
 
 

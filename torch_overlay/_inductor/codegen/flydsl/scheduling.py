@@ -10,7 +10,7 @@ import torch
 from torch._inductor import config
 from torch._inductor.codecache import code_hash, get_path
 from torch._inductor.codegen.common import BackendFeature, IndentedBuffer, Kernel
-from torch._inductor.ir import BaseView, ExternKernel, MutableBox
+from torch._inductor.ir import BaseView, ExternKernel, FixedLayout, MutableBox, ReinterpretView, StorageBox
 from torch._inductor.scheduler import BaseSchedulerNode, BaseScheduling, SchedulerNode, WhyNoFuse
 from torch._inductor.utils import Placeholder, get_fused_kernel_name, get_kernel_metadata
 from torch._inductor.virtualized import V
@@ -18,6 +18,21 @@ from torch.utils._ordered_set import OrderedSet
 
 from .buffer import FlyDSLTemplateBuffer
 from .render import gemm_module
+
+
+def _as_buffer_or_view(node: Any) -> Any:
+    while isinstance(node, MutableBox):
+        node = node.data
+    return ExternKernel.convert_to_reinterpret_view(node) if isinstance(node, BaseView) else node
+
+
+def _transposed(node: Any) -> ReinterpretView:
+    layout = node.get_layout()
+    size, stride = list(reversed(layout.size)), list(reversed(layout.stride))
+    return ReinterpretView(
+        data=node.data if isinstance(node, ReinterpretView) else StorageBox(node),
+        layout=FixedLayout(layout.device, layout.dtype, size, stride, layout.offset),
+    )
 
 
 class FlyDSLKernel(Kernel):
@@ -28,21 +43,11 @@ class FlyDSLKernel(Kernel):
         self.buffer = buffer
 
     def call_kernel(self, name: str, node: Any = None) -> None:
-        call_args: list[str] = []
-        raw_args: list[Any] = []
-        arg_types: list[torch.dtype] = []
-        for tensor in self.buffer.inputs:
-            argument: Any = tensor
-            while isinstance(argument, MutableBox):
-                argument = argument.data
-            if isinstance(argument, BaseView):
-                argument = ExternKernel.convert_to_reinterpret_view(argument)
-            call_args.append(argument.codegen_reference())
-            raw_args.append(argument)
-            arg_types.append(argument.get_dtype())
-        call_args.append(self.buffer.get_name())
-        raw_args.append(None)  # the wrapper finds the output by its name
-        arg_types.append(self.buffer.get_dtype())
+        mat1, mat2 = (_as_buffer_or_view(tensor) for tensor in self.buffer.inputs)
+        # The kernel reads B as [N, K]: of ``a @ b.T`` that is b itself, and no view is made at the call.
+        raw_args: list[Any] = [mat1, _transposed(mat2), None]  # the wrapper finds the output by its name
+        call_args = [mat1.codegen_reference(), raw_args[1].codegen_reference(), self.buffer.get_name()]
+        arg_types: list[torch.dtype] = [tensor.get_dtype() for tensor in (mat1, mat2, self.buffer)]
         # triton=True selects the calling convention of Python kernels: name.run(..., stream=raw_stream).
         V.graph.wrapper_code.generate_kernel_call(
             name, call_args, triton=True, arg_types=arg_types, raw_args=raw_args, raw_keys=[None] * len(raw_args)

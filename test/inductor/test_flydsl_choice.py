@@ -1,0 +1,384 @@
+# Owner(s): ["module: inductor"]
+"""FLYDSL as a choice of compiled mm, end to end on a gfx950, real or emulated (T2, T3)."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import logging
+import os
+import re
+import subprocess
+import sys
+import unittest
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+from torch._dynamo.utils import counters
+from torch._inductor import config
+from torch._inductor.codegen.flydsl import gate
+from torch._inductor.kernel.flydsl import gemm_config
+from torch._inductor.select_algorithm import add_feedback_saver, clear_feedback_savers
+from torch._inductor.utils import fresh_inductor_cache, run_and_get_code
+from torch._native.flydsl import target
+from torch.testing._internal.common_utils import (
+    TestCase,
+    instantiate_parametrized_tests,
+    parametrize,
+    run_tests,
+    subtest,
+)
+
+from reference import mm as reference
+
+LOGGER = "torch._native.flydsl.inductor"
+BF16 = torch.bfloat16
+# Small, so that the emulator takes little time; tails in M and N, more K tiles than any pipeline holds.
+M, N, K = 80, 136, 1024
+SCRIPT = Path(__file__).with_name("flydsl_choice_script.py")
+
+
+def missing_device() -> str | None:
+    """Why these tests cannot run here. Goes when a gfx950 is there, e.g. by GFX950_EMULATOR=1."""
+    if not torch.cuda.is_available():
+        return "no GPU; with the emulator installed set GFX950_EMULATOR=1"
+    return target.arch_unsupported_reason(target.device_arch(0))
+
+
+def flydsl_launches() -> int:
+    """Launches of our kernels so far: those that the emulator finished, or on hardware those that returned."""
+    emulator = sys.modules.get("gfx950_emulator")
+    if emulator is not None:
+        return sum(count for name, count in emulator.launch_counts().items() if name.startswith("gemm_nt_"))
+    from torch._inductor.kernel.flydsl import gemm
+
+    return sum(kernel.launches for kernel in gemm._compiled._values.values())
+
+
+def linear(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return a @ b.T
+
+
+@dataclasses.dataclass
+class Tuned:
+    """What the autotuner knew of one mm: time in ms by (backend, name or configuration)."""
+
+    timings: dict[tuple[str, str], float]
+
+    def of(self, backend: str) -> dict[str, float]:
+        return {name: time for (by, name), time in self.timings.items() if by == backend}
+
+
+@unittest.skipIf(missing_device() is not None, str(missing_device()))
+class ChoiceTestCase(TestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        torch._dynamo.reset()
+        counters.clear()
+        gate.log_once.cache_clear()
+        target.unavailable_reason.cache_clear()
+        self.enterContext(fresh_inductor_cache())
+        self.enterContext(
+            config.patch(
+                max_autotune=True,
+                max_autotune_gemm_backends="ATEN,FLYDSL",
+                flydsl_enable_autotuning=True,
+                fx_graph_cache=False,
+            )
+        )
+        self.tuned: list[Tuned] = []
+        add_feedback_saver(self._save)
+        self.addCleanup(clear_feedback_savers)
+
+    def _save(self, timings: dict[Any, float], *_: object) -> None:
+        facts = [(choice.info_dict(), choice, time) for choice, time in timings.items()]
+        self.tuned.append(
+            Tuned({(str(f.get("backend")), str(f.get("config", choice.name))): time for f, choice, time in facts})
+        )
+
+    def inputs(self, m: int = M, k: int = K, dtype: torch.dtype = BF16) -> tuple[torch.Tensor, torch.Tensor]:
+        a, b_nk = reference.normal_inputs(m, N, k, dtype)
+        return a.cuda(), b_nk.cuda()
+
+    def compile_and_check(
+        self, a: torch.Tensor, b_nk: torch.Tensor, fn: Callable[..., torch.Tensor] = linear, **options: Any
+    ) -> list[str]:
+        """Compile, hold every element of the product to its bound, return the generated code."""
+        result, code = run_and_get_code(torch.compile(fn, **options), a, b_nk)
+        self.assertLessEqual(reference.excess(result, a, b_nk), 1.0)
+        return code
+
+
+@instantiate_parametrized_tests
+class TestFlyDSLChoice(ChoiceTestCase):
+    def test_offered_beside_aten_and_triton(self) -> None:
+        a, b = self.inputs()
+        with config.patch(max_autotune_gemm_backends="ATEN,TRITON,FLYDSL"):
+            self.compile_and_check(a, b)
+        [tuned] = self.tuned
+        p = gemm_config.GemmProblem(m=M, n=N, k=K, dtype="bf16", lda=K, ldb=K, ldc=N)
+        self.assertEqual(set(tuned.of("FLYDSL")), {each.name for each in gemm_config.configs(p)})
+        self.assertTrue(tuned.of("Triton"))
+        self.assertTrue(tuned.of("extern"))
+        self.assertTrue(all(0 < time < float("inf") for time in tuned.of("FLYDSL").values()), tuned)
+
+    @parametrize("dtype", [torch.bfloat16, torch.float16])
+    def test_alone_its_kernel_runs_and_matches(self, dtype: torch.dtype) -> None:
+        a, b = self.inputs(dtype=dtype)
+        before = flydsl_launches()
+        with config.patch(max_autotune_gemm_backends="FLYDSL", flydsl_enable_autotuning=False):
+            [code] = self.compile_and_check(a, b)
+        self.assertEqual(flydsl_launches() - before, 1)
+        self.assertIn("async_compile.flydsl(", code)
+        self.assertNotIn("extern_kernels.mm", code)
+
+    def test_the_fastest_wins(self) -> None:
+        a, b = self.inputs()
+        with config.patch(max_autotune_gemm_backends="FLYDSL"):
+            [code] = self.compile_and_check(a, b)
+        [tuned] = self.tuned
+        timings = tuned.of("FLYDSL")
+        fastest = min(timings, key=timings.__getitem__)
+        p = gemm_config.GemmProblem(m=M, n=N, k=K, dtype="bf16", lda=K, ldb=K, ldc=N)
+        [winner] = [each for each in gemm_config.configs(p) if each.name == fastest]
+        for field in dataclasses.fields(winner):
+            self.assertIn(f"        {field.name}={getattr(winner, field.name)},\n", code)
+
+    def test_without_autotuning_one_candidate_by_rule(self) -> None:
+        with config.patch(flydsl_enable_autotuning=False):
+            self.compile_and_check(*self.inputs())
+        [tuned] = self.tuned
+        p = gemm_config.GemmProblem(m=M, n=N, k=K, dtype="bf16", lda=K, ldb=K, ldc=N)
+        self.assertEqual(list(tuned.of("FLYDSL")), [gemm_config.default_config(p).name])
+
+    def test_strided_and_offset_operands(self) -> None:
+        """Slices: rows apart, not at the start of their storage."""
+
+        def sliced(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return x[8 : 8 + M, 16 : 16 + K] @ y[:, 8 : 8 + K].T
+
+        generator = torch.Generator().manual_seed(0)
+        x = torch.randn(M + 16, K + 64, generator=generator).to(BF16).cuda()
+        y = torch.randn(N, K + 16, generator=generator).to(BF16).cuda()
+        before = flydsl_launches()
+        with config.patch(max_autotune_gemm_backends="FLYDSL"):
+            result = torch.compile(sliced)(x, y)
+        self.assertGreater(flydsl_launches(), before)
+        self.assertLessEqual(reference.excess(result, x[8 : 8 + M, 16 : 16 + K], y[:, 8 : 8 + K]), 1.0)
+
+    def test_one_tensor_for_both_operands(self) -> None:
+        a, _ = self.inputs(m=N)
+        with config.patch(max_autotune_gemm_backends="FLYDSL"):
+            result = torch.compile(lambda x: x @ x.T)(a)
+        self.assertLessEqual(reference.excess(result, a, a), 1.0)
+
+    def test_nothing_is_fused_into_it(self) -> None:
+        """A pointwise producer and consumer become kernels of their own."""
+
+        def fn(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+            return torch.relu((2 * a) @ b.T) + 1
+
+        a, b = self.inputs()
+        before = flydsl_launches()
+        with config.patch(max_autotune_gemm_backends="FLYDSL", flydsl_enable_autotuning=False):
+            result, [code] = run_and_get_code(torch.compile(fn), a, b)
+        self.assertEqual(flydsl_launches() - before, 1)
+        self.assertEqual(code.count("async_compile.flydsl("), 1)
+        self.assertEqual(code.count("async_compile.triton("), 2)
+        exact, bound = reference.product_and_bound(2 * a, b)  # doubling is exact
+        expected = torch.relu(exact) + 1
+        rounding = 2.0**-8 * (expected + bound)  # of the last kernel, to bf16
+        self.assertTrue(torch.all((result.cpu().double() - expected).abs() <= bound + rounding))
+
+    def test_two_problems_share_one_module(self) -> None:
+        """M and N are run-time values, so equal configurations are compiled once."""
+
+        def fn(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return a @ b.T, a[:48] @ b.T
+
+        p = [gemm_config.GemmProblem(m=m, n=N, k=K, dtype="bf16", lda=K, ldb=K, ldc=N) for m in (M, 48)]
+        self.assertEqual(len({gemm_config.default_config(each) for each in p}), 1, "choose other sizes for this test")
+        a, b = self.inputs()
+        with config.patch(max_autotune_gemm_backends="FLYDSL", flydsl_enable_autotuning=False):
+            (first, second), [code] = run_and_get_code(torch.compile(fn), a, b)
+        self.assertEqual(code.count("async_compile.flydsl("), 1)
+        self.assertLessEqual(reference.excess(first, a, b), 1.0)
+        self.assertLessEqual(reference.excess(second, a[:48], b), 1.0)
+
+    @parametrize("m", [1, 7, 300])
+    def test_dynamic_sizes_go_elsewhere(self, m: int) -> None:
+        """Case M5: declined, and right whatever the size."""
+        compiled = torch.compile(linear, dynamic=True)
+        with self.assertLogs(LOGGER, logging.INFO) as logs:
+            for rows in (33, m):
+                a, b = self.inputs(m=rows)
+                self.assertLessEqual(reference.excess(compiled(a, b), a, b), 1.0)
+        self.assertIn("dynamic", logs.output[0])
+        self.assertFalse(any(tuned.of("FLYDSL") for tuned in self.tuned))
+
+    @parametrize("m,k", [(0, K), (M, 0)])
+    def test_empty(self, m: int, k: int) -> None:
+        a, b = torch.zeros(m, k, dtype=BF16, device="cuda"), torch.zeros(N, k, dtype=BF16, device="cuda")
+        self.assertEqual(torch.compile(linear)(a, b), torch.zeros(m, N, dtype=BF16, device="cuda"))
+
+
+MESSAGE = r"FLYDSL candidate flydsl_mm_\d+ \((?P<name>\S+) bf16 gfx950\) dropped: (?P<doing>\w+) failed: (?P<why>.*)"
+
+
+class TestDroppedCandidates(ChoiceTestCase):
+    """A candidate that fails is dropped with one warning that names it; the others go on."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        # In this process, where the failures are made.
+        self.enterContext(config.patch(compile_threads=1))
+
+    def fail(self, what: str, names: set[str] | None) -> Any:
+        """Make compiling or calling the configurations ``names`` (None: all) fail."""
+        from torch._inductor.kernel.flydsl import gemm
+
+        def wrong(spec: Any) -> bool:
+            return names is None or spec.config.name in names
+
+        real_compile, real_call = gemm.compile_gemm, gemm.CompiledGemm.__call__
+
+        def compile_gemm(spec: Any) -> Any:
+            if what == "compiling" and wrong(spec):
+                raise ValueError("LLVM has no such instruction")
+            return real_compile(spec)
+
+        def call(self: Any, *args: Any) -> None:
+            if what == "running" and wrong(self.spec):
+                raise ValueError("HIP refused the launch")
+            real_call(self, *args)
+
+        compiling = mock.patch.object(gemm, "compile_gemm", compile_gemm)
+        return compiling, mock.patch.object(gemm.CompiledGemm, "__call__", call)
+
+    def check(self, what: str, message: str, victims: int | None) -> None:
+        a, b = self.inputs()
+        p = gemm_config.GemmProblem(m=M, n=N, k=K, dtype="bf16", lda=K, ldb=K, ldc=N)
+        names = [each.name for each in gemm_config.configs(p)]
+        wrong = set(names[:victims])
+        compiling, running = self.fail(what, wrong)
+        with compiling, running, self.assertLogs(LOGGER, logging.WARNING) as logs:
+            self.compile_and_check(a, b)
+        dropped = [re.match(MESSAGE, record.getMessage()) for record in logs.records]
+        self.assertNotIn(None, dropped, logs.output)
+        self.assertEqual(sorted(match["name"] for match in dropped if match), sorted(wrong))
+        self.assertEqual({(match["doing"], match["why"]) for match in dropped if match}, {(what, message)})
+        [tuned] = self.tuned
+        alive = {name for name, time in tuned.of("FLYDSL").items() if time < float("inf")}
+        self.assertEqual(alive, set(names) - wrong)
+
+    def test_compiling_fails(self) -> None:
+        self.check("compiling", "ValueError: LLVM has no such instruction", 1)
+
+    def test_running_fails(self) -> None:
+        self.check("running", "ValueError: HIP refused the launch", 1)
+
+    def test_compiling_all_of_them_fails(self) -> None:
+        self.check("compiling", "ValueError: LLVM has no such instruction", None)
+
+    def test_asked_for_alone_and_unable_raises(self) -> None:
+        compiling, running = self.fail("compiling", None)
+        with (
+            config.patch(max_autotune_gemm_backends="FLYDSL", flydsl_enable_autotuning=False),
+            compiling,
+            running,
+            self.assertRaisesRegex(Exception, "LLVM has no such instruction"),
+        ):
+            torch.compile(linear)(*self.inputs())
+
+
+@instantiate_parametrized_tests
+class TestUnavailable(ChoiceTestCase):
+    """flydsl missing, too old, too new: warned once, and everything is as if FLYDSL were not listed."""
+
+    @parametrize(
+        "version,reason",
+        [
+            subtest((None, "flydsl is not installed"), name="missing"),
+            subtest(("0.2.9", "flydsl 0.2.9 is too old"), name="too_old"),
+            subtest(("0.4.0", "flydsl 0.4.0 is too new"), name="too_new"),
+        ],
+    )
+    def test_other_backends_go_on(self, version: str | None, reason: str) -> None:
+        a, b = self.inputs()
+        with config.patch(max_autotune_gemm_backends="ATEN"):
+            expected, [expected_code] = run_and_get_code(torch.compile(linear), a, b)
+        torch._dynamo.reset()
+        real_version, real_spec = importlib.metadata.version, importlib.util.find_spec
+
+        def fake_version(name: str) -> str:
+            if name == "flydsl" and version is None:
+                raise importlib.metadata.PackageNotFoundError(name)
+            return str(version) if name == "flydsl" else real_version(name)
+
+        def fake_spec(name: str, package: str | None = None) -> Any:
+            return None if name == "flydsl" and version is None else real_spec(name, package)
+
+        self.addCleanup(target.unavailable_reason.cache_clear)
+        target.unavailable_reason.cache_clear()
+        with (
+            mock.patch.object(importlib.metadata, "version", fake_version),
+            mock.patch.object(importlib.util, "find_spec", fake_spec),
+            self.assertLogs(LOGGER, logging.WARNING) as logs,
+        ):
+            result, [code] = run_and_get_code(torch.compile(linear), a, b)
+        self.assertEqual(len(logs.output), 1)
+        self.assertIn(f"FLYDSL is in max_autotune_gemm_backends but unavailable: {reason}", logs.output[0])
+        self.assertFalse(any(tuned.of("FLYDSL") for tuned in self.tuned))
+        self.assertEqual(result, expected, atol=0, rtol=0)
+        # But for the first line, which numbers the graphs of a process.
+        self.assertEqual(code.splitlines()[1:], expected_code.splitlines()[1:])
+
+
+class TestInSubprocess(ChoiceTestCase):
+    def test_autotuning(self) -> None:
+        a, b = self.inputs()
+        with config.patch(autotune_in_subproc=True), warnings.catch_warnings():
+            warnings.filterwarnings("error", message="Failed to benchmark choice")
+            self.compile_and_check(a, b)
+        [tuned] = self.tuned
+        self.assertTrue(tuned.of("FLYDSL"))
+        self.assertTrue(all(0 < time < float("inf") for time in tuned.of("FLYDSL").values()), tuned)
+
+
+class TestCaches(ChoiceTestCase):
+    """Another process reuses what this one found, until FlyDSL changes."""
+
+    def run_script(self, **environment: str) -> dict[str, str]:
+        env = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(SCRIPT.parents[1]), os.environ.get("PYTHONPATH", "")]),
+            **environment,
+        }
+        run = subprocess.run([sys.executable, str(SCRIPT)], env=env, text=True, capture_output=True, check=False)
+        self.assertEqual(run.returncode, 0, run.stderr[-3000:])
+        return dict(line.split("=", 1) for line in run.stdout.splitlines() if "=" in line)
+
+    def test_the_choice_is_reused_until_the_toolchain_changes(self) -> None:
+        first = self.run_script(FX_GRAPH_CACHE="0")
+        self.assertEqual(first["benchmarked"], "1")
+        second = self.run_script(FX_GRAPH_CACHE="0")
+        self.assertEqual(second["benchmarked"], "0")
+        self.assertEqual(second["timings"], first["timings"])
+        third = self.run_script(FX_GRAPH_CACHE="0", FLYDSL_COMPILE_OPT_LEVEL="3")
+        self.assertEqual(third["benchmarked"], "1")
+
+    def test_the_graph_is_reused_until_the_toolchain_changes(self) -> None:
+        first = self.run_script(FX_GRAPH_CACHE="1")
+        self.assertEqual((first["graph_hits"], first["launches"]), ("0", "1"))
+        second = self.run_script(FX_GRAPH_CACHE="1")
+        self.assertEqual((second["graph_hits"], second["launches"]), ("1", "1"))
+        third = self.run_script(FX_GRAPH_CACHE="1", FLYDSL_COMPILE_OPT_LEVEL="3")
+        self.assertEqual(third["graph_hits"], "0")
+
+
+if __name__ == "__main__":
+    run_tests()
