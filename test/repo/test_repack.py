@@ -13,6 +13,7 @@ from packaging.utils import parse_wheel_filename
 from build_scripts import check, digest, record, repack
 from build_scripts.errors import BuildError
 from build_scripts.pins import read_pins
+from build_scripts.wheels import replace_version_line
 from repo.fake_wheel import BASE, FILES, make_wheel
 
 PINS = read_pins()
@@ -192,6 +193,18 @@ def test_a_wheel_tag_that_differs_is_found(patched: Path) -> None:
 
 def test_an_unpatched_wheel_is_no_finished_wheel(tmp_path: Path) -> None:
     assert any("not a patched wheel" in text for text in problems_of(make_wheel(tmp_path)))
+
+
+def test_only_one_version_line_is_rewritten() -> None:
+    assert (
+        repack.new_metadata(b"Name: torch\nVersion: 1\n\nVersion: 2\n", "3")
+        == b"Name: torch\nVersion: 3\n\nVersion: 2\n"
+    )
+    with pytest.raises(BuildError, match="METADATA has 0 lines 'Version:', expected one"):
+        repack.new_metadata(b"Name: torch\n\n", "3")
+    assert replace_version_line(b"x = 1\n__version__ = '1'\n", "1", "2") == b"x = 1\n__version__ = '2'\n"
+    with pytest.raises(BuildError, match=r"sets __version__ to \['1', '2'\], expected one line with '1'"):
+        replace_version_line(b"__version__ = '1'\n__version__ = '2'\n", "1", "3")
 
 
 def test_record_lines_of_unchanged_members_are_kept(tmp_path: Path) -> None:

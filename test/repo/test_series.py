@@ -68,14 +68,27 @@ def test_export_of_a_checkout_gives_the_same_bytes(tmp_path: Path) -> None:
     assert export.differences(export.export_patches(tmp_path), source) == []
 
 
+CONFIGURATION = """
+[diff]
+    noprefix = true
+    context = 9
+    interHunkContext = 5
+    algorithm = patience
+[format]
+    signature = "x"
+    numbered = true
+    subjectPrefix = "RFC"
+[core]
+    abbrev = 7
+    autocrlf = true
+"""
+
+
 def test_export_does_not_depend_on_the_users_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = tmp_path / "home"
     home.mkdir()
-    (home / ".gitconfig").write_text(
-        "[diff]\n\tnoprefix = true\n\tcontext = 9\n\talgorithm = patience\n"
-        '[format]\n\tsignature = "x"\n\tpretty = oneline\n'
-        "[core]\n\tabbrev = 7\n\tautocrlf = true\n[user]\n\tname = Somebody\n\temail = somebody@localhost\n"
-    )
+    more = '[format]\n\theaders = "X-Mine: 1\\n"\n[user]\n\tname = Somebody\n\temail = somebody@localhost\n'
+    (home / ".gitconfig").write_text(CONFIGURATION + more)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("GIT_AUTHOR_NAME", "Somebody Else")
     source = FIXTURES / "ok_two_patches"
@@ -83,6 +96,14 @@ def test_export_does_not_depend_on_the_users_configuration(tmp_path: Path, monke
     work.mkdir()
     fake_repository(work, read_series(source), source)
     assert export.differences(export.export_patches(work), source) == []
+
+
+def test_export_does_not_depend_on_the_checkouts_configuration(tmp_path: Path) -> None:
+    source = FIXTURES / "ok_two_patches"
+    fake_repository(tmp_path, read_series(source), source)
+    with (tmp_path / ".git" / "config").open("a") as config:
+        config.write(CONFIGURATION)
+    assert export.differences(export.export_patches(tmp_path), source) == []
 
 
 def test_a_hand_edited_patch_differs_from_its_export(tmp_path: Path) -> None:
