@@ -194,6 +194,25 @@ class TestFlyDSLChoice(ChoiceTestCase):
         rounding = 2.0**-8 * (expected + bound)  # of the last kernel, to bf16
         self.assertTrue(torch.all((result.cpu().double() - expected).abs() <= bound + rounding))
 
+    @parametrize("epilogue_fusion", [True, False])
+    @parametrize("backends", ["FLYDSL", "ATEN,FLYDSL"])
+    def test_an_input_whose_strides_are_not_settled(self, epilogue_fusion: bool, backends: str) -> None:
+        """The kernel counts on strides that Inductor could still change for another user of the buffer."""
+
+        def fn(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            doubled = 2 * a
+            return doubled @ b.T, doubled.view(1, 4, M // 4, K).to(memory_format=torch.channels_last) + 1
+
+        a, b = self.inputs()
+        with config.patch(
+            max_autotune_gemm_backends=backends,
+            flydsl_enable_autotuning=False,
+            benchmark_epilogue_fusion=epilogue_fusion,
+        ):
+            product, other = torch.compile(fn)(a, b)
+        self.assertLessEqual(reference.excess(product, 2 * a, b), 1.0)
+        self.assertEqual(other, (2 * a).view(1, 4, M // 4, K) + 1)
+
     def test_two_problems_share_one_module(self) -> None:
         """M and N are run-time values, so equal configurations are compiled once."""
 

@@ -3,6 +3,7 @@
 ============================  ==============================================================================
 module                        job
 ============================  ==============================================================================
+``lowering``                  what the base's lowerings call
 ``gate``                      whether a problem may use FlyDSL, and the reason if not
 ``template``                  the template, its configurations, and the candidate (``ChoiceCaller``)
 ``render``                    the source of a generated kernel module

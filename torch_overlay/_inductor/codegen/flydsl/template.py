@@ -33,21 +33,29 @@ from .render import gemm_module
 _CANDIDATE_KERNEL = "flydsl_mm"
 
 
-def _hold_input_layout(node: Any) -> None:
+def _flexible(node: Any) -> Any | None:
+    """The buffer behind ``node`` if its strides may still change."""
+    while isinstance(node, ir.MutableBox):
+        node = node.data
+    if isinstance(node.get_layout(), ir.FlexibleLayout) and not isinstance(node, ir.ReinterpretView):
+        return node
+    return None
+
+
+def _hold_strides(node: Any) -> None:
     """Rely on a flexible input's present strides, as Triton's templates do.
 
     With ATen among the choices the strides are only noted, and the scheduler falls back to ATen if another user of the
     buffer needs others; without, they are frozen now.
     """
-    while isinstance(node, ir.MutableBox):
-        node = node.data
-    layout = node.get_layout()
-    if not isinstance(layout, ir.FlexibleLayout) or isinstance(node, ir.ReinterpretView):
+    buffer = _flexible(node)
+    if buffer is None:
         return
-    if not use_aten_gemm_kernels():
-        node.freeze_layout()
-        return
-    V.graph.buffer_layout_constraints.setdefault(node.get_name(), layout.get_fixed_layout_without_freezing())
+    if use_aten_gemm_kernels():
+        wanted = buffer.get_layout().get_fixed_layout_without_freezing()
+        V.graph.buffer_layout_constraints.setdefault(buffer.get_name(), wanted)
+    else:
+        buffer.freeze_layout()
 
 
 class FlyDSLGemmCaller(ChoiceCaller):
@@ -110,6 +118,10 @@ class FlyDSLGemmCaller(ChoiceCaller):
             return float("inf")
 
     def output_node(self) -> TensorBox:
+        for node in self.input_nodes:
+            flexible = _flexible(node)
+            if flexible is not None:
+                flexible.freeze_layout()
         buffer = FlyDSLTemplateBuffer(self.layout, self.input_nodes, self.spec)
         if "ktc" in self.annotations:
             buffer.annotations["ktc"] = self.annotations["ktc"]
@@ -174,7 +186,7 @@ class FlyDSLGemmTemplate(KernelTemplate):
         if reason is not None:
             raise NotImplementedError(f"{gemm.name}: {reason}")
         for node in input_nodes:
-            _hold_input_layout(node)
+            _hold_strides(node)
         index = torch.cuda.current_device() if layout.device.index is None else layout.device.index
         return FlyDSLGemmCaller(
             f"{self.name}_{next(self.index_counter)}",
