@@ -141,6 +141,7 @@ class Memory {
   void add(void* pointer, size_t size, Owner owner, int device);
   bool remove(void* pointer);
   std::optional<Range> find(const void* pointer) const;  // the range that holds it
+  std::optional<Range> nearest(const void* pointer) const;  // for messages: the range closest to an address in none
   size_t allocated_bytes(int device) const;
 };
 

@@ -1,0 +1,95 @@
+// A C interface to the core for tests: load a code object, register memory, launch, read counts. Errors are texts.
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "gfx950/gfx950.h"
+
+#define GFX950_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+thread_local std::string last_error;
+
+struct Object {
+  std::shared_ptr<gfx950::CodeObject> code;
+};
+
+const char* kind_name(gfx950::ErrorKind kind) {
+  switch (kind) {
+    case gfx950::ErrorKind::invalid_image: return "invalid_image";
+    case gfx950::ErrorKind::unsupported_target: return "unsupported_target";
+    case gfx950::ErrorKind::unsupported_instruction: return "unsupported_instruction";
+    case gfx950::ErrorKind::invalid_launch: return "invalid_launch";
+    case gfx950::ErrorKind::memory_fault: return "memory_fault";
+    case gfx950::ErrorKind::hazard: return "hazard";
+    case gfx950::ErrorKind::timeout: return "timeout";
+  }
+  return "unknown";
+}
+
+template <class F>
+auto guarded(F f, decltype(f()) failure) -> decltype(f()) {
+  try {
+    last_error.clear();
+    return f();
+  } catch (const gfx950::Error& error) {
+    last_error = std::string(kind_name(error.kind())) + ": " + error.what();
+  } catch (const std::exception& error) {
+    last_error = std::string("internal: ") + error.what();
+  }
+  return failure;
+}
+
+}  // namespace
+
+GFX950_EXPORT const char* gfx950_last_error() { return last_error.c_str(); }
+
+GFX950_EXPORT void* gfx950_load(const void* data, size_t size) {
+  return guarded([&]() -> void* { return new Object{gfx950::CodeObject::load(data, size)}; }, nullptr);
+}
+
+GFX950_EXPORT void gfx950_unload(void* object) { delete static_cast<Object*>(object); }
+
+GFX950_EXPORT size_t gfx950_image_size(const void* data) {
+  return guarded([&] { return gfx950::CodeObject::image_size(data); }, size_t{0});
+}
+
+GFX950_EXPORT size_t gfx950_kernel_count(void* object) { return static_cast<Object*>(object)->code->kernels().size(); }
+
+GFX950_EXPORT const char* gfx950_kernel_name(void* object, size_t index) {
+  return static_cast<Object*>(object)->code->kernels().at(index).name.c_str();
+}
+
+GFX950_EXPORT void gfx950_add_memory(void* pointer, size_t size) {
+  gfx950::Memory::instance().add(pointer, size, gfx950::Memory::Owner::host_registered, 0);
+}
+
+GFX950_EXPORT int gfx950_remove_memory(void* pointer) { return gfx950::Memory::instance().remove(pointer) ? 1 : 0; }
+
+// shape: grid x y z, block x y z, dynamic LDS. counts (14): as in LaunchCounts, in order. Returns modelled nanoseconds, or
+// -1 with gfx950_last_error(). Options come from the environment.
+GFX950_EXPORT double gfx950_launch(void* object, const char* kernel, const uint32_t* shape, const void* kernarg,
+                                   size_t kernarg_size, uint64_t* counts) {
+  return guarded(
+      [&] {
+        gfx950::Launch launch;
+        launch.kernel = static_cast<Object*>(object)->code->find(kernel);
+        if (launch.kernel == nullptr) {
+          throw gfx950::Error(gfx950::ErrorKind::invalid_launch, std::string("no kernel named '") + kernel + "'");
+        }
+        launch.grid = {shape[0], shape[1], shape[2]};
+        launch.block = {shape[3], shape[4], shape[5]};
+        launch.dynamic_lds = shape[6];
+        launch.kernarg = kernarg;
+        launch.kernarg_size = kernarg_size;
+        const gfx950::LaunchResult result = gfx950::launch(launch, gfx950::RunOptions::from_environment());
+        const gfx950::LaunchCounts& c = result.counts;
+        const uint64_t values[] = {c.workgroups, c.waves, c.wave_instructions, c.salu,  c.valu,         c.mfma,
+                                   c.lds,        c.vmem,  c.smem,              c.branch, c.other,       c.bytes_loaded,
+                                   c.bytes_stored, 0};
+        if (counts != nullptr) std::memcpy(counts, values, sizeof values);
+        return result.nanoseconds;
+      },
+      -1.0);
+}

@@ -1,0 +1,141 @@
+#include "decoder.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <stdexcept>
+#include <vector>
+
+#include "../exec/builder.h"
+#include "disassembler.h"
+#include "gfx950/gfx950.h"
+#include "parsed.h"
+
+namespace gfx950::decode {
+namespace {
+
+std::string hex(uint64_t value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+class Decoder {
+ public:
+  Decoder(const std::string& name, const uint8_t* code, uint64_t size) : name_(name), code_(code), size_(size) {}
+
+  std::unique_ptr<exec::Program> run(uint64_t entry) {
+    auto program = std::make_unique<exec::Program>();
+    program->kernel = name_;
+    program->base = reinterpret_cast<uint64_t>(code_);
+    exec::Builder builder(*program);
+    std::vector<uint64_t> todo = {entry};
+    while (!todo.empty()) {
+      uint64_t at = todo.back();
+      todo.pop_back();
+      while (found_.count(at) == 0) {
+        const Parsed parsed = read(at);
+        exec::Inst inst = build(builder, parsed, at);
+        const bool is_branch = inst.klass == exec::Klass::branch;
+        const bool relative = is_branch && parsed.base.compare(0, 2, "s_") == 0 && parsed.base.find("pc") == std::string::npos;
+        if (relative) {
+          inst.offset += static_cast<int32_t>(at);  // bytes from the start; an index in the end
+          todo.push_back(static_cast<uint64_t>(inst.offset));
+        }
+        const bool ends = parsed.base == "s_endpgm" || parsed.base == "s_branch" || parsed.base == "s_setpc_b64";
+        found_[at] = {inst, parsed.text, relative, ends ? 0 : at + parsed.size};
+        if (ends) break;
+        at += parsed.size;
+      }
+    }
+    finish(*program, entry);
+    return program;
+  }
+
+ private:
+  struct Found {
+    exec::Inst inst;
+    std::string text;
+    bool branch;
+    uint64_t next;  // where control falls through to; 0: nowhere
+  };
+
+  Parsed read(uint64_t at) const {
+    if (at >= size_ || at % 4 != 0) {
+      throw Error(ErrorKind::unsupported_instruction, "kernel '" + name_ + "': control reaches " + hex(at) +
+                                                          ", outside its " + std::to_string(size_) + " bytes of code");
+    }
+    std::string line;
+    const uint64_t left = std::min<uint64_t>(size_ - at, 20);
+    const size_t used = disassemble(code_ + at, left, at, line);
+    uint32_t words[5] = {};
+    std::memcpy(words, code_ + at, left);
+    if (used == 0) refuse(at, "no instruction", "encoding " + hex(words[0]) + " " + hex(words[1]));
+    try {
+      Parsed parsed = parse(line);
+      std::memcpy(parsed.words, words, sizeof words);
+      parsed.size = static_cast<uint32_t>(used);
+      return parsed;
+    } catch (const std::invalid_argument& error) {
+      refuse(at, line, error.what());
+    }
+  }
+
+  exec::Inst build(exec::Builder& builder, const Parsed& parsed, uint64_t at) const {
+    exec::Inst inst;
+    try {
+      if (exec::build_matrix(builder, parsed, inst)) return inst;
+      const exec::Registry& table = exec::registry();
+      auto entry = table.find(parsed.base);
+      if (entry == table.end()) exec::Builder::refuse("this instruction is not modelled");
+      entry->second.build(builder, parsed, entry->second, inst);
+      if (inst.fn == nullptr) exec::Builder::refuse("this form is not modelled");
+      return inst;
+    } catch (const std::invalid_argument& error) {
+      refuse(at, parsed.text, error.what());
+    }
+  }
+
+  [[noreturn]] void refuse(uint64_t at, const std::string& text, const std::string& why) const {
+    throw Error(ErrorKind::unsupported_instruction,
+                "kernel '" + name_ + "', pc " + hex(at) + ": '" + text + "': " + why);
+  }
+
+  // Lays the instructions out in address order and turns branch offsets into indices.
+  void finish(exec::Program& program, uint64_t entry) {
+    std::map<uint64_t, uint32_t> index;
+    for (const auto& [at, found] : found_) {
+      index[at] = static_cast<uint32_t>(program.code.size());
+      program.code.push_back(found.inst);
+      program.offset.push_back(static_cast<uint32_t>(at));
+      program.text.push_back(found.text);
+    }
+    for (auto here = found_.begin(); here != found_.end(); ++here) {
+      auto after = std::next(here);
+      const uint64_t next = here->second.next;
+      if (next != 0 && (after == found_.end() || after->first != next)) {
+        refuse(here->first, here->second.text, "control enters the middle of an instruction");
+      }
+    }
+    size_t k = 0;
+    for (auto& [at, found] : found_) {
+      if (found.branch) program.code[k].offset = static_cast<int32_t>(index.at(static_cast<uint64_t>(found.inst.offset)));
+      ++k;
+    }
+    program.entry = index.at(entry);
+  }
+
+  const std::string& name_;
+  const uint8_t* code_;
+  uint64_t size_;
+  std::map<uint64_t, Found> found_;
+};
+
+}  // namespace
+
+std::unique_ptr<exec::Program> decode_kernel(const std::string& name, const uint8_t* code, uint64_t size, uint64_t entry) {
+  return Decoder(name, code, size).run(entry);
+}
+
+}  // namespace gfx950::decode

@@ -1,0 +1,365 @@
+// ds_*: local data share, and the lane exchanges that use its crossbar.
+#include "atomics.h"
+#include "builder.h"
+#include "element.h"
+#include "rows.h"
+#include "wave.h"
+
+namespace gfx950::exec {
+namespace {
+
+using u8 = uint8_t;
+using u32 = uint32_t;
+using u64 = uint64_t;
+using decode::Parsed;
+
+// Checks the lanes that are on; the others are given lane addresses too, clamped, so that whole rows can be moved.
+void check_range(Wave& w, const Inst& in, const u32* address, u32 offset, u32 bytes) {
+  u32 top = 0;
+  if (w.exec_full) {
+    for (int i = 0; i < kLanes; ++i) top = address[i] > top ? address[i] : top;
+  } else {
+    const u32* m = w.mask();
+    for (int i = 0; i < kLanes; ++i) top = (address[i] & m[i]) > top ? address[i] & m[i] : top;
+    if (w.exec() == 0) return;
+  }
+  if (static_cast<u64>(top) + offset + bytes <= w.lds_size) return;
+  for_each_lane(w.exec(), [&](int lane) {
+    const u64 at = static_cast<u64>(address[lane]) + offset;
+    if (at + bytes > w.lds_size) {
+      fail_fault(w, in, "lane " + std::to_string(lane) + " accesses LDS bytes " + std::to_string(at) + " to " +
+                            std::to_string(at + bytes - 1) + "; the workgroup has " + std::to_string(w.lds_size));
+    }
+  });
+}
+
+// LDS addresses wider than the alignment are refused by the hardware in its default mode; the compiler promises them.
+template <int Words>
+void ds_read(Wave& w, const Inst& in) {
+  const u32* address = w.v[in.src[0].reg];
+  const u32 offset = static_cast<u32>(in.offset);
+  check_range(w, in, address, offset, 4 * Words);
+  const u8* base = w.lds + offset;
+  if (w.exec_full) {
+    alignas(64) u32 keep[kLanes];
+    std::memcpy(keep, address, sizeof keep);  // the destination may overlap the address
+    gather_all<Words>(w.v[in.dst], [&](int i) { return base + keep[i]; });
+  } else {
+    for_each_lane(w.exec(), [&](int i) {
+      u32 x[Words];
+      std::memcpy(x, base + address[i], sizeof x);
+      for (int k = 0; k < Words; ++k) w.v[in.dst + k][i] = x[k];
+    });
+  }
+  w.counts.lds_bytes += 4 * Words * kLanes;
+}
+
+template <int Words>
+void ds_write(Wave& w, const Inst& in) {
+  const u32* address = w.v[in.src[0].reg];
+  const u32 offset = static_cast<u32>(in.offset);
+  check_range(w, in, address, offset, 4 * Words);
+  u8* base = w.lds + offset;
+  const u32* data = w.v[in.src[1].reg];
+  if (w.exec_full) {
+    scatter_all<Words>(data, [&](int i) { return base + address[i]; });
+  } else {
+    for_each_lane(w.exec(), [&](int i) {
+      u32 x[Words];
+      for (int k = 0; k < Words; ++k) x[k] = data[k * kLanes + i];
+      std::memcpy(base + address[i], x, sizeof x);
+    });
+  }
+  w.counts.lds_bytes += 4 * Words * kLanes;
+}
+
+template <Element E>
+void ds_read_small(Wave& w, const Inst& in) {
+  const u32* address = w.v[in.src[0].reg];
+  check_range(w, in, address, static_cast<u32>(in.offset), bytes_of(E));
+  u32* d = w.v[in.dst];
+  for_each_lane(w.exec(), [&](int i) {
+    u32 raw = 0;
+    std::memcpy(&raw, w.lds + address[i] + static_cast<u32>(in.offset), bytes_of(E));
+    d[i] = loaded(E, raw, d[i]);
+  });
+  w.counts.lds_bytes += 4 * kLanes;
+}
+
+template <Element E>
+void ds_write_small(Wave& w, const Inst& in) {
+  const u32* address = w.v[in.src[0].reg];
+  check_range(w, in, address, static_cast<u32>(in.offset), bytes_of(E));
+  const u32* data = w.v[in.src[1].reg];
+  for_each_lane(w.exec(), [&](int i) {
+    const u32 value = stored(E, data[i]);
+    std::memcpy(w.lds + address[i] + static_cast<u32>(in.offset), &value, bytes_of(E));
+  });
+  w.counts.lds_bytes += 4 * kLanes;
+}
+
+// Two accesses of Words dwords; the offsets are already in bytes.
+template <int Words>
+void ds_read2(Wave& w, const Inst& in) {
+  alignas(64) u32 address[kLanes];
+  std::memcpy(address, w.v[in.src[0].reg], sizeof address);
+  const u32 offset[2] = {static_cast<u32>(in.offset), static_cast<u32>(in.offset2)};
+  check_range(w, in, address, std::max(offset[0], offset[1]), 4 * Words);
+  alignas(64) u32 out[2 * Words][kLanes];
+  for (int half = 0; half < 2; ++half) {
+    const u8* base = w.lds + offset[half];
+    if (w.exec_full) {
+      gather_all<Words>(out[half * Words], [&](int i) { return base + address[i]; });
+    } else {
+      for_each_lane(w.exec(), [&](int i) {
+        u32 x[Words];
+        std::memcpy(x, base + address[i], sizeof x);
+        for (int k = 0; k < Words; ++k) out[half * Words + k][i] = x[k];
+      });
+    }
+  }
+  write_rows(w, w.v[in.dst], out[0], 2 * Words);
+  w.counts.lds_bytes += 8 * Words * kLanes;
+}
+
+template <int Words>
+void ds_write2(Wave& w, const Inst& in) {
+  const u32* address = w.v[in.src[0].reg];
+  const u32 offset[2] = {static_cast<u32>(in.offset), static_cast<u32>(in.offset2)};
+  check_range(w, in, address, std::max(offset[0], offset[1]), 4 * Words);
+  for (int half = 0; half < 2; ++half) {
+    const u32* data = w.v[in.src[1 + half].reg];
+    u8* base = w.lds + offset[half];
+    for_each_lane(w.exec(), [&](int i) {
+      u32 x[Words];
+      for (int k = 0; k < Words; ++k) x[k] = data[k * kLanes + i];
+      std::memcpy(base + address[i], x, sizeof x);
+    });
+  }
+  w.counts.lds_bytes += 8 * Words * kLanes;
+}
+
+// Transposing reads: within a block of 16 lanes every lane's 64 bits are read, then redistributed by element.
+// Element j of lane q comes from lane 16*(block) + the one that holds row j: see Bits.
+template <int Bits>
+void ds_read_tr(Wave& w, const Inst& in) {
+  if (!w.exec_full) fail_unsupported(w, in, "a transposing LDS read with lanes off in EXEC");
+  const u32* address = w.v[in.src[0].reg];
+  const u32 offset = static_cast<u32>(in.offset);
+  check_range(w, in, address, offset, 8);
+  u64 data[kLanes], out[kLanes];
+  for (int i = 0; i < kLanes; ++i) std::memcpy(&data[i], w.lds + address[i] + offset, 8);
+  constexpr int kElements = 64 / Bits;        // per lane
+  constexpr u64 kMask = (u64{1} << Bits) - 1;
+  if constexpr (Bits == 16) {
+    // A 4 x 16 tile per 16 lanes: element j of lane q is element q % 4 of lane 4j + q / 4.
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const int block = lane & ~15, q = lane & 15;
+      u64 x = 0;
+      for (int j = 0; j < kElements; ++j) x |= (data[block + 4 * j + q / 4] >> (16 * (q % 4)) & kMask) << (16 * j);
+      out[lane] = x;
+    }
+  } else {
+    // An 8 x 16 tile of bytes per 16 lanes, a row in two lanes: element j of lane q is element q % 8 of lane 2j + q / 8.
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const int block = lane & ~15, q = lane & 15;
+      u64 x = 0;
+      for (int j = 0; j < kElements; ++j) x |= (data[block + 2 * j + q / 8] >> (8 * (q % 8)) & kMask) << (8 * j);
+      out[lane] = x;
+    }
+  }
+  u32* d = w.v[in.dst];
+  for (int i = 0; i < kLanes; ++i) {
+    d[i] = static_cast<u32>(out[i]);
+    d[kLanes + i] = static_cast<u32>(out[i] >> 32);
+  }
+  w.counts.lds_bytes += 8 * kLanes;
+}
+
+// ---- lane exchange ----------------------------------------------------------------------------------------------------
+
+void ds_bpermute(Wave& w, const Inst& in) {
+  alignas(64) u32 out[kLanes];
+  const u32* address = w.v[in.src[0].reg];
+  const u32* data = w.v[in.src[1].reg];
+  const u64 exec = w.exec();
+  for (int i = 0; i < kLanes; ++i) {
+    const u32 from = (address[i] + static_cast<u32>(in.offset)) >> 2 & 63;
+    out[i] = (exec >> from & 1) != 0 ? data[from] : 0;  // a lane that is off gives zero
+  }
+  write_rows(w, w.v[in.dst], out, 1);
+}
+
+void ds_permute(Wave& w, const Inst& in) {
+  alignas(64) u32 out[kLanes] = {};
+  const u32* address = w.v[in.src[0].reg];
+  const u32* data = w.v[in.src[1].reg];
+  for_each_lane(w.exec(), [&](int i) { out[(address[i] + static_cast<u32>(in.offset)) >> 2 & 63] = data[i]; });
+  write_rows(w, w.v[in.dst], out, 1);
+}
+
+void ds_swizzle(Wave& w, const Inst& in) {
+  alignas(64) u32 out[kLanes];
+  const u32* data = w.v[in.src[0].reg];
+  const u64 exec = w.exec();
+  const u32 control = static_cast<u32>(in.offset);
+  for (int i = 0; i < kLanes; ++i) {
+    int from;
+    if ((control & 0x8000) != 0) {
+      from = (i & ~3) | static_cast<int>(control >> (2 * (i & 3)) & 3);
+    } else {
+      const int and_mask = control & 31, or_mask = control >> 5 & 31, xor_mask = control >> 10 & 31;
+      from = (i & ~31) | ((((i & 31) & and_mask) | or_mask) ^ xor_mask);
+    }
+    out[i] = (exec >> from & 1) != 0 ? data[from] : 0;
+  }
+  write_rows(w, w.v[in.dst], out, 1);
+}
+
+// ---- atomics ----------------------------------------------------------------------------------------------------------
+
+// in.flags: 1 if the old value is returned; in.cost unused.
+template <class U, Atomic Op>
+void ds_atomic(Wave& w, const Inst& in) {
+  const u32* address = w.v[in.src[0].reg];
+  check_range(w, in, address, static_cast<u32>(in.offset), sizeof(U));
+  auto read = [&](int k, int lane) {
+    const u32* row = w.v[in.src[k].reg];
+    return sizeof(U) == 8 ? static_cast<U>(row[lane] | static_cast<u64>(row[kLanes + lane]) << 32) : static_cast<U>(row[lane]);
+  };
+  for_each_lane(w.exec(), [&](int i) {
+    u8* at = w.lds + address[i] + static_cast<u32>(in.offset);
+    U old;
+    std::memcpy(&old, at, sizeof(U));
+    // ds_cmpst: the comparand first, then the new value.
+    const U next = Op == Atomic::cmpswap ? combine<U>(Op, old, read(2, i), read(1, i)) : combine<U>(Op, old, read(1, i), 0);
+    std::memcpy(at, &next, sizeof(U));
+    if ((in.flags & 1) != 0) {
+      w.v[in.dst][i] = static_cast<u32>(old);
+      if (sizeof(U) == 8) w.v[in.dst + 1][i] = static_cast<u32>(static_cast<u64>(old) >> 32);
+    }
+  });
+  w.counts.lds_bytes += sizeof(U) * kLanes;
+}
+
+// ---- building ---------------------------------------------------------------------------------------------------------
+
+// Entry: words of each data operand in src types; dst type none for stores; value: unit of offset0/offset1 (0: one offset).
+void build_ds(Builder& b, const Parsed& p, const Entry& e, Inst& in) {
+  const size_t first = e.dst == Ty::none ? 0 : 1;
+  b.expect_operands(p, first + e.nsrc);
+  if (first != 0) in.dst = b.vector_destination(p.operands[0], e.value != 0 ? 2 * words_of(e.dst) : words_of(e.dst));
+  for (int k = 0; k < e.nsrc; ++k) {
+    b.vector_source(in, k, p.operands[first + k], e.src[k]);
+    if (in.src[k].kind != Operand::Kind::vector) Builder::refuse("an operand that is not a vector register");
+  }
+  if (e.value != 0) {
+    b.allow_modifiers(p, {"offset0", "offset1"});
+    in.offset = static_cast<int32_t>(p.value("offset0", 0)) * e.value;
+    in.offset2 = static_cast<int32_t>(p.value("offset1", 0)) * e.value;
+  } else {
+    b.allow_modifiers(p, {"offset"});
+    in.offset = static_cast<int32_t>(p.words[0] & 0xffff);  // ds_swizzle prints it in words
+  }
+  in.flags = first != 0;
+  in.klass = Klass::lds;
+  in.fn = e.fast;
+}
+
+Entry ds(Handler handler, Ty dst, std::initializer_list<Ty> sources, int unit = 0) {
+  Entry e;
+  e.build = build_ds;
+  e.fast = handler;
+  e.dst = dst;
+  for (Ty type : sources) e.src[e.nsrc++] = type;
+  e.value = unit;
+  return e;
+}
+
+template <class U, Atomic Op>
+void atomic(Registry& r, const std::string& name) {
+  const Ty type = sizeof(U) == 8 ? Ty::b64 : Ty::b32;
+  Entry e = ds(ds_atomic<U, Op>, Ty::none, {Ty::b32, type});
+  if (Op == Atomic::cmpswap) e.src[e.nsrc++] = type;
+  r["ds_" + name] = e;
+  e.dst = type;
+  const size_t suffix = name.rfind('_');
+  r["ds_" + name.substr(0, suffix) + "_rtn" + name.substr(suffix)] = e;
+}
+
+void register_atomics(Registry& r) {
+  atomic<u32, Atomic::add>(r, "add_u32");
+  atomic<u32, Atomic::sub>(r, "sub_u32");
+  atomic<u32, Atomic::rsub>(r, "rsub_u32");
+  atomic<u32, Atomic::inc>(r, "inc_u32");
+  atomic<u32, Atomic::dec>(r, "dec_u32");
+  atomic<u32, Atomic::smin>(r, "min_i32");
+  atomic<u32, Atomic::smax>(r, "max_i32");
+  atomic<u32, Atomic::umin>(r, "min_u32");
+  atomic<u32, Atomic::umax>(r, "max_u32");
+  atomic<u32, Atomic::and_>(r, "and_b32");
+  atomic<u32, Atomic::or_>(r, "or_b32");
+  atomic<u32, Atomic::xor_>(r, "xor_b32");
+  atomic<u32, Atomic::cmpswap>(r, "cmpst_b32");
+  atomic<u32, Atomic::add_f32>(r, "add_f32");
+  atomic<u32, Atomic::min_f32>(r, "min_f32");
+  atomic<u32, Atomic::max_f32>(r, "max_f32");
+  atomic<u32, Atomic::pk_add_f16>(r, "pk_add_f16");
+  atomic<u32, Atomic::pk_add_bf16>(r, "pk_add_bf16");
+  atomic<u64, Atomic::add>(r, "add_u64");
+  atomic<u64, Atomic::sub>(r, "sub_u64");
+  atomic<u64, Atomic::smin>(r, "min_i64");
+  atomic<u64, Atomic::smax>(r, "max_i64");
+  atomic<u64, Atomic::umin>(r, "min_u64");
+  atomic<u64, Atomic::umax>(r, "max_u64");
+  atomic<u64, Atomic::and_>(r, "and_b64");
+  atomic<u64, Atomic::or_>(r, "or_b64");
+  atomic<u64, Atomic::xor_>(r, "xor_b64");
+  atomic<u64, Atomic::cmpswap>(r, "cmpst_b64");
+  atomic<u64, Atomic::add_f64>(r, "add_f64");
+  r["ds_wrxchg_rtn_b32"] = ds(ds_atomic<u32, Atomic::swap>, Ty::b32, {Ty::b32, Ty::b32});
+  r["ds_wrxchg_rtn_b64"] = ds(ds_atomic<u64, Atomic::swap>, Ty::b64, {Ty::b32, Ty::b64});
+}
+
+}  // namespace
+
+void register_lds(Registry& r) {
+  r["ds_read_b32"] = ds(ds_read<1>, Ty::b32, {Ty::b32});
+  r["ds_read_b64"] = ds(ds_read<2>, Ty::b64, {Ty::b32});
+  r["ds_read_b96"] = ds(ds_read<3>, Ty::b96, {Ty::b32});
+  r["ds_read_b128"] = ds(ds_read<4>, Ty::b128, {Ty::b32});
+  r["ds_write_b32"] = ds(ds_write<1>, Ty::none, {Ty::b32, Ty::b32});
+  r["ds_write_b64"] = ds(ds_write<2>, Ty::none, {Ty::b32, Ty::b64});
+  r["ds_write_b96"] = ds(ds_write<3>, Ty::none, {Ty::b32, Ty::b96});
+  r["ds_write_b128"] = ds(ds_write<4>, Ty::none, {Ty::b32, Ty::b128});
+  r["ds_read_u8"] = ds(ds_read_small<Element::u8>, Ty::b32, {Ty::b32});
+  r["ds_read_i8"] = ds(ds_read_small<Element::i8>, Ty::b32, {Ty::b32});
+  r["ds_read_u16"] = ds(ds_read_small<Element::u16>, Ty::b32, {Ty::b32});
+  r["ds_read_i16"] = ds(ds_read_small<Element::i16>, Ty::b32, {Ty::b32});
+  r["ds_read_u8_d16"] = ds(ds_read_small<Element::u8_low>, Ty::b32, {Ty::b32});
+  r["ds_read_u8_d16_hi"] = ds(ds_read_small<Element::u8_high>, Ty::b32, {Ty::b32});
+  r["ds_read_i8_d16"] = ds(ds_read_small<Element::i8_low>, Ty::b32, {Ty::b32});
+  r["ds_read_i8_d16_hi"] = ds(ds_read_small<Element::i8_high>, Ty::b32, {Ty::b32});
+  r["ds_read_u16_d16"] = ds(ds_read_small<Element::u16_low>, Ty::b32, {Ty::b32});
+  r["ds_read_u16_d16_hi"] = ds(ds_read_small<Element::u16_high>, Ty::b32, {Ty::b32});
+  r["ds_write_b8"] = ds(ds_write_small<Element::u8>, Ty::none, {Ty::b32, Ty::b32});
+  r["ds_write_b16"] = ds(ds_write_small<Element::u16>, Ty::none, {Ty::b32, Ty::b32});
+  r["ds_write_b8_d16_hi"] = ds(ds_write_small<Element::u8_high>, Ty::none, {Ty::b32, Ty::b32});
+  r["ds_write_b16_d16_hi"] = ds(ds_write_small<Element::u16_high>, Ty::none, {Ty::b32, Ty::b32});
+  r["ds_read2_b32"] = ds(ds_read2<1>, Ty::b32, {Ty::b32}, 4);
+  r["ds_read2_b64"] = ds(ds_read2<2>, Ty::b64, {Ty::b32}, 8);
+  r["ds_read2st64_b32"] = ds(ds_read2<1>, Ty::b32, {Ty::b32}, 4 * 64);
+  r["ds_read2st64_b64"] = ds(ds_read2<2>, Ty::b64, {Ty::b32}, 8 * 64);
+  r["ds_write2_b32"] = ds(ds_write2<1>, Ty::none, {Ty::b32, Ty::b32, Ty::b32}, 4);
+  r["ds_write2_b64"] = ds(ds_write2<2>, Ty::none, {Ty::b32, Ty::b64, Ty::b64}, 8);
+  r["ds_write2st64_b32"] = ds(ds_write2<1>, Ty::none, {Ty::b32, Ty::b32, Ty::b32}, 4 * 64);
+  r["ds_write2st64_b64"] = ds(ds_write2<2>, Ty::none, {Ty::b32, Ty::b64, Ty::b64}, 8 * 64);
+  r["ds_read_b64_tr_b16"] = ds(ds_read_tr<16>, Ty::b64, {Ty::b32});
+  r["ds_read_b64_tr_b8"] = ds(ds_read_tr<8>, Ty::b64, {Ty::b32});
+  r["ds_bpermute_b32"] = ds(ds_bpermute, Ty::b32, {Ty::b32, Ty::b32});
+  r["ds_permute_b32"] = ds(ds_permute, Ty::b32, {Ty::b32, Ty::b32});
+  r["ds_swizzle_b32"] = ds(ds_swizzle, Ty::b32, {Ty::b32});
+  register_atomics(r);
+}
+
+}  // namespace gfx950::exec

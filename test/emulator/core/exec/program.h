@@ -1,0 +1,27 @@
+// The instructions of one kernel, with what messages about them need.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "inst.h"
+
+namespace gfx950::exec {
+
+struct Program {
+  std::string kernel;
+  uint64_t base = 0;               // address of the kernel's first instruction in host memory
+  uint32_t entry = 0;              // index of the first instruction to execute
+  std::vector<Inst> code;
+  std::vector<uint32_t> offset;    // of each instruction, bytes from `base`
+  std::vector<std::string> text;
+  std::deque<std::shared_ptr<void>> owned;  // what Inst::extra and Inst::rows point to
+
+  // Index of the instruction at `bytes` from base, or -1.
+  int64_t index_of(uint64_t bytes) const;
+};
+
+}  // namespace gfx950::exec

@@ -1,0 +1,38 @@
+// A kernel of a loaded code object: its descriptor, and its program once it has been launched.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "../exec/program.h"
+#include "gfx950/gfx950.h"
+
+namespace gfx950 {
+
+// The 64-byte kernel descriptor, taken apart.
+struct Descriptor {
+  uint32_t group_segment_size = 0, private_segment_size = 0, kernarg_size = 0;
+  int64_t entry_offset = 0;
+  uint32_t rsrc1 = 0, rsrc2 = 0, rsrc3 = 0;
+  uint16_t properties = 0;
+  uint16_t preload_length = 0, preload_offset = 0;  // dwords
+};
+
+class Kernel {
+ public:
+  KernelInfo info;
+  Descriptor descriptor;
+  const uint8_t* code = nullptr;  // loaded, at the kernel's entry
+  uint64_t code_size = 0;
+
+  // Decodes at the first call. Thread-safe. Throws Error(unsupported_instruction), again at every call.
+  const exec::Program& program() const;
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::unique_ptr<exec::Program> program_;
+};
+
+}  // namespace gfx950
