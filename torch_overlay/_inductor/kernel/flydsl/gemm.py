@@ -80,11 +80,45 @@ def _issue(loads: tuple[TileLoads, ...], k_tile: Any, k: Any, stage_offset: Any,
         operand.issue(k_tile, k, stage_offset, k_tail)
 
 
+def _fragments(a: Fragments, b: Fragments, step: int, stage_offset: Any) -> tuple[list[Any], list[Any]]:
+    """A's and B's fragments of one MFMA step, read in the order in which the products need them."""
+    first = a.load(step, stage_offset, range(1))
+    columns = b.load(step, stage_offset, range(b.tiles))
+    return first + a.load(step, stage_offset, range(1, a.tiles)), columns
+
+
 def _compute(
-    accumulators: _Accumulators, values: list[Any], a: Fragments, b: Fragments, steps: int, stage_offset: Any
+    accumulators: _Accumulators,
+    values: list[Any],
+    first: tuple[list[Any], list[Any]],
+    a: Fragments,
+    b: Fragments,
+    steps: int,
+    stage_offset: Any,
+    loads: int,
 ) -> list[Any]:
+    """One K tile, whose first step's fragments are being read and whose ``loads`` LDS DMA loads have been issued.
+
+    Where a wave has more products than LDS reads, the hints at the end order the tile's instructions: reads of the
+    first step, then the loads behind the first MFMA, then one LDS read of the following steps at a time between MFMAs,
+    so that the MFMA pipe seldom waits for LDS. Small tiles read everything first, as the compiler does by itself.
+    """
+    current = first
     for step in range(steps):
-        values = accumulators.multiply(values, a.load(step, stage_offset), b.load(step, stage_offset))
+        following = _fragments(a, b, step + 1, stage_offset) if step + 1 < steps else current
+        values = accumulators.multiply(values, *current)
+        current = following
+    reads, mfmas = a.tiles + b.tiles, a.tiles * b.tiles
+    between = mfmas // (reads + 1)
+    if between > 0:
+        fx.rocdl.sched_dsrd(reads)
+        if loads:
+            fx.rocdl.sched_mfma(1)
+            fx.rocdl.sched_vmem(loads)
+        for _ in range(reads * (steps - 1)):
+            fx.rocdl.sched_mfma(between)
+            fx.rocdl.sched_dsrd(1)
+        fx.rocdl.sched_mfma(mfmas * steps - between * reads * (steps - 1) - (1 if loads else 0))
     return values
 
 
@@ -158,14 +192,25 @@ def _make_launcher(name: str) -> Any:
         for k_tile, carried in range(fx.Int32(0), k_tiles - (stages - 1), fx.Int32(1), init=state):  # type: ignore[call-overload]
             read_offset, write_offset = carried[0], carried[1]
             wait_for_stage((stages - 2) * config.loads_per_stage)
+            first = _fragments(a_fragments, b_fragments, 0, read_offset)
             _issue(loads, fx.Int32(k_tile) + (stages - 1), k, write_offset, k_tail)
-            values = _compute(accumulators, list(carried[2:]), a_fragments, b_fragments, steps, read_offset)
+            values = _compute(
+                accumulators,
+                list(carried[2:]),
+                first,
+                a_fragments,
+                b_fragments,
+                steps,
+                read_offset,
+                config.loads_per_stage,
+            )
             state = yield [_next_stage(read_offset, config), _next_stage(write_offset, config), *values]
 
         read_offset, values = state[0], list(state[2:])
         for left in fx.range_constexpr(stages - 1):
             wait_for_stage((stages - 2 - left) * config.loads_per_stage)
-            values = _compute(accumulators, values, a_fragments, b_fragments, steps, read_offset)
+            first = _fragments(a_fragments, b_fragments, 0, read_offset)
+            values = _compute(accumulators, values, first, a_fragments, b_fragments, steps, read_offset, 0)
             read_offset = _next_stage(read_offset, config)
 
         c_rows = bounded_rows(c, first_row, m, tile_m, n, ldc)

@@ -67,7 +67,7 @@ class Fragments:
     """One operand's MFMA fragments: 16 rows x 32 columns each, one ds_read_b128 a lane."""
 
     def __init__(self, lds: Any, first_row: Any, tiles: int, tile_k: int, lane: Any, paired: bool) -> None:
-        self._tiles = tiles
+        self.tiles = tiles
         self._type = fx.Vector[lds.element_type, CHUNK_ITEMS]
         row = lane & (MFMA_MN - 1)
         key = lds_layout.fragment_key(row, tile_k)
@@ -82,9 +82,9 @@ class Fragments:
             for tile in range(tiles)
         ]
 
-    def load(self, step: int, stage_offset: Any) -> list[Any]:
+    def load(self, step: int, stage_offset: Any, tiles: range) -> list[Any]:
         base = self._bases[step] + stage_offset
-        return [fx.ptr_load(base + self._steps[tile], result_type=self._type) for tile in range(self._tiles)]
+        return [fx.ptr_load(base + self._steps[tile], result_type=self._type) for tile in tiles]
 
 
 def wait_for_stage(younger_loads: int) -> None:
