@@ -128,6 +128,9 @@ std::optional<at::Generator> generator_argument(c10::IValue* value) {
 void cpu_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   raise_pending_error();
   const c10::FunctionSchema& schema = op.schema();
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU), "Could not run '", op.operator_name(),
+      "' on the emulated gfx950: ATen has no CPU kernel for it, and no kernel is registered for the 'CUDA' backend.");
   const size_t argument_count = schema.arguments().size();
   const size_t begin = stack->size() - argument_count;
 

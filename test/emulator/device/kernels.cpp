@@ -80,8 +80,7 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking)
   return self;
 }
 
-// ---- storages
-// -----------------------------------------------------------------------------------------------------------
+// ---- storages ----------------------------------------------------------------------------------------------------
 
 at::Tensor& set_storage(at::Tensor& self, c10::Storage source, c10::SymInt offset, c10::SymIntArrayRef size,
                         c10::SymIntArrayRef stride) {
@@ -134,8 +133,13 @@ at::Tensor& set_empty(at::Tensor& self) {
 
 void record_stream(at::Tensor&, c10::Stream) {}  // streams are synchronous: memory is never reused too early
 
-// ---- attention
-// ----------------------------------------------------------------------------------------------------------
+// ---- attention ---------------------------------------------------------------------------------------------------
+
+// The device has no cuDNN and no MIOpen.
+bool no_ctc_library(const at::Tensor&, const at::Tensor&, c10::IntArrayRef, c10::IntArrayRef, int64_t) { return false; }
+bool no_ctc_library_for_tensors(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, int64_t) {
+  return false;
+}
 
 bool has_device_kernel(const char* name) {
   const auto op = c10::Dispatcher::singleton().findSchema({name, ""});
@@ -174,6 +178,10 @@ TORCH_LIBRARY_IMPL(aten, CUDA, m) {
   m.impl("set_", TORCH_FN(set_empty));
   m.impl("record_stream", TORCH_FN(record_stream));
   m.impl("_fused_sdp_choice", TORCH_FN(fused_sdp_choice));
+  for (const char* name : {"_use_cudnn_ctc_loss", "_use_miopen_ctc_loss"}) {
+    m.impl(name, TORCH_FN(no_ctc_library));
+    m.impl((std::string(name) + ".Tensor").c_str(), TORCH_FN(no_ctc_library_for_tensors));
+  }
   // CPU has a kernel for these, so the composite one must not win on the device.
   for (const char* name : {"convolution", "convolution_backward", "addr", "addr.out", "all.dims_out", "any.dims_out",
                            "native_group_norm", "native_layer_norm", "mish_backward", "linalg__powsum"}) {
