@@ -3,7 +3,11 @@
 #include <memory>
 #include <string>
 
+#include "decode/disassembler.h"
+#include "exec/builder.h"
+#include "exec/mfma.h"
 #include "gfx950/gfx950.h"
+#include "machine/kernel.h"
 
 #define GFX950_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -61,8 +65,13 @@ GFX950_EXPORT const char* gfx950_kernel_name(void* object, size_t index) {
   return static_cast<Object*>(object)->code->kernels().at(index).name.c_str();
 }
 
-GFX950_EXPORT void gfx950_add_memory(void* pointer, size_t size) {
-  gfx950::Memory::instance().add(pointer, size, gfx950::Memory::Owner::host_registered, 0);
+GFX950_EXPORT int gfx950_add_memory(void* pointer, size_t size) {
+  return guarded(
+      [&] {
+        gfx950::Memory::instance().add(pointer, size, gfx950::Memory::Owner::host_registered, 0);
+        return 0;
+      },
+      -1);
 }
 
 GFX950_EXPORT int gfx950_remove_memory(void* pointer) { return gfx950::Memory::instance().remove(pointer) ? 1 : 0; }
@@ -92,4 +101,35 @@ GFX950_EXPORT double gfx950_launch(void* object, const char* kernel, const uint3
         return result.nanoseconds;
       },
       -1.0);
+}
+
+// 1 if an instruction of this name is modelled in some form; as LLVM prints it, without _e32, _e64, _dpp, _sdwa.
+GFX950_EXPORT int gfx950_knows(const char* mnemonic) {
+  gfx950::exec::MfmaOp op;
+  return gfx950::exec::registry().count(mnemonic) != 0 || gfx950::exec::mfma_describe(mnemonic, 0, 0, 0, op) ? 1 : 0;
+}
+
+// Disassembles one instruction into `text`; returns its size in bytes, 0 if there is none.
+GFX950_EXPORT size_t gfx950_disassemble(const uint8_t* bytes, size_t size, char* text, size_t text_size) {
+  return guarded(
+      [&]() -> size_t {
+        std::string line;
+        const size_t used = gfx950::decode::disassemble(bytes, size, 0, line);
+        std::strncpy(text, line.c_str(), text_size - 1);
+        text[text_size - 1] = 0;
+        return used;
+      },
+      size_t{0});
+}
+
+// Decodes a kernel without running it: 0, or -1 with gfx950_last_error().
+GFX950_EXPORT int gfx950_decode(void* object, const char* kernel) {
+  return guarded(
+      [&] {
+        const gfx950::Kernel* found = static_cast<Object*>(object)->code->find(kernel);
+        if (found == nullptr) throw gfx950::Error(gfx950::ErrorKind::invalid_launch, std::string("no kernel '") + kernel + "'");
+        found->program();
+        return 0;
+      },
+      -1);
 }

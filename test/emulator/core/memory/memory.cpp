@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 #include <shared_mutex>
+#include <string>
 
 namespace gfx950 {
 namespace {
@@ -58,6 +59,14 @@ bool Memory::release(void* pointer) {
 void Memory::add(void* pointer, size_t size, Owner owner, int device) {
   const uintptr_t begin = reinterpret_cast<uintptr_t>(pointer);
   std::unique_lock lock(store().mutex);
+  // Two ranges over one byte would let a stale one decide what is in bounds.
+  auto next = store().ranges.lower_bound(begin);
+  const bool meets_next = next != store().ranges.end() && next->first < begin + size;
+  const bool meets_previous = next != store().ranges.begin() && std::prev(next)->second.end > begin;
+  if (meets_next || meets_previous) {
+    throw Error(ErrorKind::memory_fault, "memory of " + std::to_string(size) + " bytes overlaps a range that is registered already; "
+                                                                               "remove that one first");
+  }
   store().ranges[begin] = Range{begin, begin + size, owner, device};
 }
 

@@ -138,7 +138,7 @@ class Memory {
   // 256-byte aligned, poisoned (0xA5...) when `poison`. Returns nullptr when the host has none left.
   void* allocate(size_t size, int device, bool poison);
   bool release(void* pointer);                     // false if `pointer` does not begin an allocation made by allocate()
-  void add(void* pointer, size_t size, Owner owner, int device);
+  void add(void* pointer, size_t size, Owner owner, int device);  // throws Error(memory_fault) if it overlaps another
   bool remove(void* pointer);
   std::optional<Range> find(const void* pointer) const;  // the range that holds it
   std::optional<Range> nearest(const void* pointer) const;  // for messages: the range closest to an address in none
