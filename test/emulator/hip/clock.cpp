@@ -16,6 +16,8 @@ constexpr double kHostLinkBytesPerNanosecond = 55.0;
 constexpr double kLaunchNanoseconds = 7000.0;
 constexpr double kHostCopyNanoseconds = 10000.0;
 
+constexpr double kPicosecondsPerNanosecond = 1000.0;
+
 struct KernelStatistics {
   uint64_t launches = 0;
   double nanoseconds = 0;
@@ -23,7 +25,8 @@ struct KernelStatistics {
 };
 
 std::mutex mutex;
-double now = 0;
+// Whole picoseconds: differences are exact, so the same work takes the same time whenever it runs.
+uint64_t now_picoseconds = 0;
 std::map<std::string, KernelStatistics> statistics;
 
 void append_json_string(std::string* out, const std::string& text) {
@@ -48,12 +51,12 @@ void append_json_string(std::string* out, const std::string& text) {
 void advance_clock(double nanoseconds) {
   if (!std::isfinite(nanoseconds) || nanoseconds < 0) return;
   std::lock_guard<std::mutex> lock(mutex);
-  now += nanoseconds;
+  now_picoseconds += static_cast<uint64_t>(std::llround(nanoseconds * kPicosecondsPerNanosecond));
 }
 
 double clock_now() {
   std::lock_guard<std::mutex> lock(mutex);
-  return now;
+  return static_cast<double>(now_picoseconds) / kPicosecondsPerNanosecond;
 }
 
 void count_launch(const std::string& kernel_name, const LaunchResult& result) {
