@@ -6,6 +6,7 @@ import math
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -52,8 +53,9 @@ def candidate_of(choice: Any, milliseconds: float) -> Candidate:
     if backend == "extern":
         backend, configuration = "ATEN", str(facts.get("kernel_call_name", choice.name))
     elif backend == "Triton":
-        tile = str(facts.get("tile_shape", "")).strip("()").replace(", ", "x")
-        configuration = f"{tile} stages={facts.get('num_stages')} warps={facts.get('num_warps')}"
+        # Inductor writes (M, K, N); ours and AMD's tools write M x N x K.
+        tile_m, tile_k, tile_n = str(facts["tile_shape"]).strip("()").split(", ")
+        configuration = f"{tile_m}x{tile_n}x{tile_k} stages={facts['num_stages']} warps={facts['num_warps']}"
         backend = "TRITON"
     else:
         configuration = str(facts.get("config", choice.name))
@@ -98,6 +100,8 @@ def run_product(console: Console, backends: str, a: torch.Tensor, b: torch.Tenso
     def save(timings: dict[Any, float], *_: object) -> None:
         candidates.extend(candidate_of(choice, milliseconds) for choice, milliseconds in timings.items())
 
+    # The base's own, on every benchmark of a candidate; nothing that a reader of our table could act on.
+    warnings.filterwarnings("ignore", message="TypedStorage is deprecated")
     torch._dynamo.reset()
     counters.clear()
     started = time.monotonic()
@@ -107,6 +111,8 @@ def run_product(console: Console, backends: str, a: torch.Tensor, b: torch.Tenso
             # The graph cache would skip lowering, and with it the table. Choices are remembered in the autotune cache.
             inductor_config.patch(max_autotune_gemm_backends=backends, fx_graph_cache=False),
             inductor_config.patch(flydsl_enable_autotuning=backends != "FLYDSL"),
+            # Inductor's own report of the candidates goes away: the caller prints them.
+            inductor_config.patch(autotune_num_choices_displayed=0, max_autotune_report_choices_stats=False),
             heartbeat(console, f"compiling and timing candidates of {backends}"),
         ):
             compiled: Callable[..., torch.Tensor] = torch.compile(product, mode="max-autotune-no-cudagraphs")
