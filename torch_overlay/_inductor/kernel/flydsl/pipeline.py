@@ -55,7 +55,7 @@ class TileLoads:
     def issue(self, k_tile: Any, k: Any, stage_offset: Any, mask_k: bool) -> None:
         """Start the loads of K tile ``k_tile`` into the stage at ``stage_offset`` (elements)."""
         k_offset = k_tile * self._tile_k
-        atom = fx.atom_set_value(self._atom, "soffset", k_offset * ITEM_BYTES)
+        atom = fx.atom_set_value(self._atom, "soffset", k_offset)  # in elements: FlyDSL scales it to bytes
         for offset, column, place in zip(self._offsets, self._columns, self._places, strict=True):
             if mask_k:
                 offset = (k_offset + column < k).select(offset, fx.Int32(OUT_OF_BOUNDS_ITEMS))
