@@ -107,7 +107,9 @@ def checks() -> list[Result]:
 def tests(arguments: Sequence[str]) -> list[Result]:
     # One process per core; the tests of a file stay together, since they share what its fixtures compile.
     parallel = ["-n", "2", "--dist", "loadfile"]
-    return [run("pytest", [sys.executable, "-m", "pytest", *parallel, *arguments])]
+    # On the emulated gfx950, unless the caller says otherwise: GFX950_EMULATOR=0 on a machine that has one.
+    emulator = {"GFX950_EMULATOR": os.environ.get("GFX950_EMULATOR", "1")}
+    return [run("pytest", [sys.executable, "-m", "pytest", *parallel, *arguments], emulator)]
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import os
 import subprocess
 import sys
+import sysconfig
 
 from packaging.utils import canonicalize_name
 
@@ -15,8 +17,10 @@ from build_scripts.pins import read_pins
 
 
 def in_a_new_process(code: str) -> str:
-    # -I: no PYTHONPATH and no folder of this repository on sys.path.
-    result = subprocess.run([sys.executable, "-I", "-c", code], check=True, capture_output=True, text=True)
+    # -I: no PYTHONPATH and no folder of this repository on sys.path; and torch as it is without the emulator.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GFX950_")}
+    command = [sys.executable, "-I", "-c", code]
+    result = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     return result.stdout.strip()
 
 
@@ -56,5 +60,7 @@ def test_everything_installed_is_pinned() -> None:
         pinned |= {(canonicalize_name(name), version) for name, version in (line.split("==") for line in lines)}
     pinned |= {(canonicalize_name(name), version) for name, version in read_pins().runtime.items()}
     ours = {"pip", "torch", "gfx950-emulator"}
-    installed = {(canonicalize_name(each.name), each.version) for each in importlib.metadata.distributions()}
+    # Only the environment's own folder: setuptools puts the packages it bundles on sys.path.
+    distributions = importlib.metadata.distributions(path=[sysconfig.get_path("purelib")])
+    installed = {(canonicalize_name(each.name), each.version) for each in distributions}
     assert {each for each in installed if each[0] not in ours} - pinned == set()

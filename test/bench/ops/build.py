@@ -56,7 +56,8 @@ def unpack(wheel: Path, folder: Path, other: Path | None = None, other_wheel: Pa
 
 
 def import_once(folder: Path) -> dict[str, object]:
-    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GFX950_")}
+    environment["PYTHONPATH"] = str(folder)
     command = [sys.executable, "-c", _IMPORT]
     output = subprocess.run(command, env=environment, cwd=folder, check=True, capture_output=True, text=True).stdout
     result: dict[str, object] = json.loads(output)
