@@ -22,6 +22,7 @@ enum EntryFlag : uint16_t {
   kReadsDst = 1,       // the destination is also the last source (v_fmac)
   kPreservesHigh = 2,  // a 16-bit result leaves the other half alone
   kWritesExec = 4,     // v_cmpx
+  kIntegerClamp = 8,   // Entry::extra saturates where Entry::lanes wraps
 };
 
 // What a family says about a mnemonic; the fields mean what its build function wants them to.
@@ -84,6 +85,7 @@ void register_valu_float(Registry& r);
 void register_valu_half(Registry& r);
 void register_transcendental(Registry& r);
 void register_convert(Registry& r);
+void register_convert_scaled(Registry& r);
 void register_compare(Registry& r);
 void register_carry(Registry& r);
 void register_packed(Registry& r);

@@ -102,15 +102,14 @@ V div_scale(V s, V denominator, V numerator, bool& flag) {
   } else if (is_denormal(denominator)) {
     d = std::ldexp(s, F::kScale);
   } else {
-    // 1/d is taken in double: in single precision 1/denominator may overflow or vanish before the test.
+    // In long double: in the type itself 1/denominator may vanish before the test.
     const long double reciprocal = 1.0L / static_cast<long double>(denominator);
     const long double quotient = static_cast<long double>(numerator) / static_cast<long double>(denominator);
-    const long double smallest = std::numeric_limits<V>::min();
-    const bool small_reciprocal = reciprocal != 0 && std::fabs(reciprocal) < smallest;
-    const bool small_quotient = quotient != 0 && std::fabs(quotient) < smallest;
+    const bool small_reciprocal = reciprocal != 0 && std::fabs(reciprocal) < std::numeric_limits<V>::min();
+    const bool small_quotient = quotient != 0 && std::fabs(quotient) < std::numeric_limits<V>::min();
     if (small_reciprocal && small_quotient) {
       flag = true;
-      if (s == denominator) d = std::ldexp(s, F::kScale);
+      if (s == denominator) d = std::ldexp(s, -F::kScale);  // the pseudocode has "+", which overflows: NaN from there on
     } else if (small_reciprocal) {
       d = std::ldexp(s, -F::kScale);
     } else if (small_quotient) {
@@ -123,17 +122,26 @@ V div_scale(V s, V denominator, V numerator, bool& flag) {
   return d;
 }
 
-// div_fmas multiplies by 2^32 (f32) or 2^64 (f64) in lanes that div_scale flagged in VCC.
+// div_fmas undoes what div_scale did in the lanes that it flagged in VCC: it had scaled the denominator up when the quotient is
+// large, the numerator when it is tiny, which the exponent of the estimate (the third source) tells. AMD's pseudocode has
+// 2^32 (f32) and 2^64 (f64) here, with which a division comes out wrong.
 template <class V, Ty T>
 void run_div_fmas(Wave& w, const Inst& in) {
   Prepared sources;
   prepare_sources(w, in, sources);
   alignas(64) u32 out[2 * kLanes];
   const u64 vcc = w.read64(kVcc);
-  constexpr int kScale = sizeof(V) == 4 ? 32 : 64;
   for (int i = 0; i < kLanes; ++i) {
-    V x = std::fma(Lane<T>::load(sources.row[0], i), Lane<T>::load(sources.row[1], i), Lane<T>::load(sources.row[2], i));
-    if ((vcc >> i & 1) != 0) x = std::ldexp(x, kScale);
+    const V a = Lane<T>::load(sources.row[0], i), b = Lane<T>::load(sources.row[1], i);
+    const V estimate = Lane<T>::load(sources.row[2], i);
+    int scale = 0;
+    if ((vcc >> i & 1) != 0) scale = exponent_of(estimate) > Format<V>::kBias ? Format<V>::kScale : -Format<V>::kScale;
+    V x;
+    if constexpr (sizeof(V) == 4) {  // one rounding, also of a result that the scale makes denormal
+      x = static_cast<V>(std::ldexp(odd_sum(static_cast<double>(a) * static_cast<double>(b), estimate), scale));
+    } else {
+      x = std::ldexp(std::fma(a, b, estimate), scale);
+    }
     Lane<T>::store(out, i, x);
   }
   finish_result(w, in, out, sources.enabled);
@@ -153,7 +161,7 @@ V div_fixup(V quotient, V denominator, V numerator) {
   const int distance = exponent_of(numerator) - exponent_of(denominator);
   if (distance < -(Format<V>::kBias + Format<V>::kMantissa)) return with_sign(V(0));  // underflows in any rounding
   if (exponent_of(denominator) == Format<V>::kMax) return with_sign(infinity);
-  return with_sign(quotient);
+  return with_sign(std::isnan(quotient) ? infinity : quotient);  // NaN: an overflow on the way
 }
 
 void build_div_fmas(Builder& b, const decode::Parsed& p, const Entry& e, Inst& in) {

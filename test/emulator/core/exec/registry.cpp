@@ -14,6 +14,7 @@ const Registry& registry() {
     register_valu_half(r);
     register_transcendental(r);
     register_convert(r);
+    register_convert_scaled(r);
     register_compare(r);
     register_carry(r);
     register_packed(r);

@@ -168,9 +168,12 @@ void build_sources(Builder& b, const decode::Parsed& p, const Entry& e, Inst& in
     in.flags |= kModified;
   }
   if (p.has("clamp")) {
-    if (!is_float(e.dst)) Builder::refuse("clamp on an integer result");
-    in.clamp = 1;
     in.flags |= kModified;
+    if (is_float(e.dst)) {
+      in.clamp = 1;
+    } else if ((e.flags & kIntegerClamp) == 0) {
+      Builder::refuse("clamp on this integer result");
+    }
   }
 }
 
@@ -184,6 +187,9 @@ void build_valu(Builder& b, const decode::Parsed& p, const Entry& e, Inst& in) {
     in.flags |= kKeepHigh;
   }
   in.lanes = e.lanes;
+  if (p.has("clamp") && (e.flags & kIntegerClamp) != 0) {
+    in.lanes = reinterpret_cast<Lanes>(reinterpret_cast<uintptr_t>(e.extra));
+  }
   in.fn = in.flags == 0 ? e.fast : run_modified;
 }
 

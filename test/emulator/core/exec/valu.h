@@ -3,6 +3,7 @@
 
 #include <immintrin.h>
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -82,20 +83,24 @@ struct Lane<Ty::f64> : Lane64<double> {};
 template <>
 struct Lane<Ty::f16> : Lane32<float> {};
 
-// a * b + c of f16 values, to be rounded once more to f16: rounded to odd here, so that the two roundings make one.
-inline float half_fma(float a, float b, float c) {
-  const double product = static_cast<double>(a) * static_cast<double>(b);  // exact: 22 bits
-  const double addend = static_cast<double>(c);
+// product + addend rounded to odd, so that a second rounding, to a shorter format, gives what a single one would.
+inline double odd_sum(double product, double addend) {
   const double sum = product + addend;
+  if (!std::isfinite(sum)) return sum;
   const double part = sum - product;
   const double error = (product - (sum - part)) + (addend - part);
-  uint64_t wide;
-  std::memcpy(&wide, &sum, 8);
+  uint64_t bits;
+  std::memcpy(&bits, &sum, 8);
   // Step an inexact even sum toward the side of its error.
-  const bool away = (error > 0) == (sum > 0);
-  if (error != 0 && (wide & 1) == 0) wide = away ? wide + 1 : wide - 1;
+  if (error != 0 && (bits & 1) == 0) bits = (error > 0) == (sum > 0) ? bits + 1 : bits - 1;
   double odd;
-  std::memcpy(&odd, &wide, 8);
+  std::memcpy(&odd, &bits, 8);
+  return odd;
+}
+
+// a * b + c of f16 values, to be rounded once more to f16: rounded to odd here, so that the two roundings make one.
+inline float half_fma(float a, float b, float c) {
+  const double odd = odd_sum(static_cast<double>(a) * static_cast<double>(b), c);  // the product is exact: 22 bits
   // To single, again to odd: truncate and keep that something was cut.
   float cut = static_cast<float>(odd);
   const double rest = odd - static_cast<double>(cut);
@@ -242,6 +247,14 @@ Entry lane_op(F, uint16_t flags = 0, uint8_t cost = 1) {
   for (int i = 0; i < O::kSources; ++i) e.src[i] = types[i];
   e.flags = flags;
   e.cost = cost;
+  return e;
+}
+
+// The same operation with a saturating variant for the clamp bit.
+template <Ty D, Ty... S, class F>
+Entry with_clamp(Entry e, F) {
+  e.extra = reinterpret_cast<const void*>(&Op<F, D, S...>::lanes);
+  e.flags |= kIntegerClamp;
   return e;
 }
 

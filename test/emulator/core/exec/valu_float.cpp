@@ -33,18 +33,53 @@ T from_bits(typename BitsOf<T>::Type x) {
   return y;
 }
 
-// A number beats a NaN; -0 is below +0.
+// IEEE mode: a number beats a quiet NaN, a signaling NaN beats both (as a quiet one); -0 is below +0. On bit patterns, as
+// signed integers whose order is that of the floats.
+template <class U, int Fraction>
+struct NumberOrder {
+  using S = typename std::make_signed<U>::type;
+  static constexpr int kSign = static_cast<int>(sizeof(U) * 8 - 1);
+  static constexpr U kInfinity = static_cast<U>(((U{1} << (kSign - Fraction)) - 1) << Fraction);
+  static constexpr U kQuiet = static_cast<U>(U{1} << (Fraction - 1));
+  static constexpr U kMagnitude = static_cast<U>((U{1} << kSign) - 1);
+
+  static S key(U x) {
+    const S s = static_cast<S>(x);
+    return static_cast<S>(s ^ static_cast<S>(static_cast<U>(s >> kSign) & kMagnitude));
+  }
+  static bool is_nan(U x) { return static_cast<U>(x & kMagnitude) > kInfinity; }
+  static bool is_signaling(U x) { return is_nan(x) && (x & kQuiet) == 0; }
+  static U pick(U a, U b, bool first) {
+    const U ordered = first ? a : b;
+    const U number = is_nan(a) ? b : is_nan(b) ? a : ordered;
+    return is_signaling(a) ? static_cast<U>(a | kQuiet) : is_signaling(b) ? static_cast<U>(b | kQuiet) : number;
+  }
+  static U max(U a, U b) { return pick(a, b, key(a) >= key(b)); }
+  static U min(U a, U b) { return pick(a, b, key(a) <= key(b)); }
+  static U median(U a, U b, U c) {
+    if (is_nan(a) || is_nan(b) || is_nan(c)) return min(min(a, b), c);
+    return max(min(a, b), min(max(a, b), c));
+  }
+};
+
+template <class T>
+struct OrderOf;
+template <>
+struct OrderOf<float> {
+  using Type = NumberOrder<uint32_t, 23>;
+};
+template <>
+struct OrderOf<double> {
+  using Type = NumberOrder<uint64_t, 52>;
+};
+
 template <class T>
 T max_number(T a, T b) {
-  const T equal = from_bits<T>(bits(a) & bits(b));
-  const T ordered = a > b ? a : a < b ? b : equal;
-  return a != a ? b : b != b ? a : ordered;
+  return from_bits<T>(OrderOf<T>::Type::max(bits(a), bits(b)));
 }
 template <class T>
 T min_number(T a, T b) {
-  const T equal = from_bits<T>(bits(a) | bits(b));
-  const T ordered = a < b ? a : a > b ? b : equal;
-  return a != a ? b : b != b ? a : ordered;
+  return from_bits<T>(OrderOf<T>::Type::min(bits(a), bits(b)));
 }
 // A NaN beats a number.
 template <class T>
@@ -57,8 +92,7 @@ T minimum(T a, T b) {
 }
 template <class T>
 T median(T a, T b, T c) {
-  if (a != a || b != b || c != c) return min_number(min_number(a, b), c);
-  return max_number(min_number(a, b), min_number(max_number(a, b), c));
+  return from_bits<T>(OrderOf<T>::Type::median(bits(a), bits(b), bits(c)));
 }
 
 float ldexp32(float a, int b) {
@@ -152,14 +186,22 @@ void register_valu_half(Registry& r) {
   r["v_sub_f16"] = lane_op<Ty::f16, Ty::f16, Ty::f16>([](float a, float b) { return a - b; });
   r["v_subrev_f16"] = lane_op<Ty::f16, Ty::f16, Ty::f16>([](float a, float b) { return b - a; });
   r["v_mul_f16"] = lane_op<Ty::f16, Ty::f16, Ty::f16>([](float a, float b) { return a * b; });
-  r["v_max_f16"] = lane_op<Ty::f16, Ty::f16, Ty::f16>([](float a, float b) { return max_number(a, b); });
-  r["v_min_f16"] = lane_op<Ty::f16, Ty::f16, Ty::f16>([](float a, float b) { return min_number(a, b); });
-  r["v_max3_f16"] = lane_op<Ty::f16, Ty::f16, Ty::f16, Ty::f16>(
-      [](float a, float b, float c) { return max_number(max_number(a, b), c); }, kPreservesHigh);
-  r["v_min3_f16"] = lane_op<Ty::f16, Ty::f16, Ty::f16, Ty::f16>(
-      [](float a, float b, float c) { return min_number(min_number(a, b), c); }, kPreservesHigh);
-  r["v_med3_f16"] = lane_op<Ty::f16, Ty::f16, Ty::f16, Ty::f16>(
-      [](float a, float b, float c) { return median(a, b, c); }, kPreservesHigh);
+  // On 16-bit patterns: widening would lose the difference between the two kinds of NaN.
+  using u16 = uint16_t;
+  using Order = NumberOrder<u16, 10>;
+  auto on_bits = [](Entry e) {
+    for (Ty& type : e.src) type = type == Ty::none ? type : Ty::f16;
+    e.dst = Ty::f16;
+    return e;
+  };
+  r["v_max_f16"] = on_bits(lane_op<Ty::b16, Ty::b16, Ty::b16>([](u16 a, u16 b) { return Order::max(a, b); }));
+  r["v_min_f16"] = on_bits(lane_op<Ty::b16, Ty::b16, Ty::b16>([](u16 a, u16 b) { return Order::min(a, b); }));
+  r["v_max3_f16"] = on_bits(lane_op<Ty::b16, Ty::b16, Ty::b16, Ty::b16>(
+      [](u16 a, u16 b, u16 c) { return Order::max(Order::max(a, b), c); }, kPreservesHigh));
+  r["v_min3_f16"] = on_bits(lane_op<Ty::b16, Ty::b16, Ty::b16, Ty::b16>(
+      [](u16 a, u16 b, u16 c) { return Order::min(Order::min(a, b), c); }, kPreservesHigh));
+  r["v_med3_f16"] = on_bits(lane_op<Ty::b16, Ty::b16, Ty::b16, Ty::b16>(
+      [](u16 a, u16 b, u16 c) { return Order::median(a, b, c); }, kPreservesHigh));
   r["v_trunc_f16"] = lane_op<Ty::f16, Ty::f16>([](float a) { return std::trunc(a); });
   r["v_floor_f16"] = lane_op<Ty::f16, Ty::f16>([](float a) { return std::floor(a); });
   r["v_ceil_f16"] = lane_op<Ty::f16, Ty::f16>([](float a) { return std::ceil(a); });

@@ -27,6 +27,8 @@ T median(T a, T b, T c) {
   return c < low ? low : c > high ? high : c;
 }
 
+i32 clamp32(i64 x) { return x > INT32_MAX ? INT32_MAX : x < INT32_MIN ? INT32_MIN : static_cast<i32>(x); }
+
 u32 sign_extend24(u32 x) { return static_cast<u32>(static_cast<i32>(x << 8) >> 8); }
 
 u32 reverse_bits(u32 x) {
@@ -94,6 +96,11 @@ void register_add(Registry& r) {
   r["v_subrev_u32"] = lane_op<Ty::u32, Ty::u32, Ty::u32>([](u32 a, u32 b) { return b - a; });
   r["v_add_i32"] = lane_op<Ty::u32, Ty::u32, Ty::u32>([](u32 a, u32 b) { return a + b; });
   r["v_sub_i32"] = lane_op<Ty::u32, Ty::u32, Ty::u32>([](u32 a, u32 b) { return a - b; });
+  r["v_add_u32"] = with_clamp<Ty::u32, Ty::u32, Ty::u32>(r["v_add_u32"], [](u32 a, u32 b) { return a + b < a ? ~u32{0} : a + b; });
+  r["v_sub_u32"] = with_clamp<Ty::u32, Ty::u32, Ty::u32>(r["v_sub_u32"], [](u32 a, u32 b) { return a < b ? 0 : a - b; });
+  r["v_subrev_u32"] = with_clamp<Ty::u32, Ty::u32, Ty::u32>(r["v_subrev_u32"], [](u32 a, u32 b) { return b < a ? 0 : b - a; });
+  r["v_add_i32"] = with_clamp<Ty::i32, Ty::i32, Ty::i32>(r["v_add_i32"], [](i32 a, i32 b) { return clamp32(i64(a) + b); });
+  r["v_sub_i32"] = with_clamp<Ty::i32, Ty::i32, Ty::i32>(r["v_sub_i32"], [](i32 a, i32 b) { return clamp32(i64(a) - b); });
   r["v_add3_u32"] = lane_op<Ty::u32, Ty::u32, Ty::u32, Ty::u32>([](u32 a, u32 b, u32 c) { return a + b + c; });
   r["v_lshl_add_u32"] = lane_op<Ty::u32, Ty::u32, Ty::u32, Ty::u32>([](u32 a, u32 b, u32 c) { return (a << (b & 31)) + c; });
   r["v_add_lshl_u32"] = lane_op<Ty::u32, Ty::u32, Ty::u32, Ty::u32>([](u32 a, u32 b, u32 c) { return (a + b) << (c & 31); });
@@ -192,6 +199,9 @@ void register_int16(Registry& r) {
   r["v_subrev_u16"] = lane_op<Ty::u16, Ty::u16, Ty::u16>([](u16 a, u16 b) { return u16(b - a); });
   r["v_add_i16"] = lane_op<Ty::u16, Ty::u16, Ty::u16>([](u16 a, u16 b) { return u16(a + b); });
   r["v_sub_i16"] = lane_op<Ty::u16, Ty::u16, Ty::u16>([](u16 a, u16 b) { return u16(a - b); });
+  r["v_add_u16"] = with_clamp<Ty::u16, Ty::u16, Ty::u16>(
+      r["v_add_u16"], [](u16 a, u16 b) { return u16(u32(a) + b > 0xffff ? 0xffff : a + b); });
+  r["v_sub_u16"] = with_clamp<Ty::u16, Ty::u16, Ty::u16>(r["v_sub_u16"], [](u16 a, u16 b) { return u16(a < b ? 0 : a - b); });
   r["v_mul_lo_u16"] = lane_op<Ty::u16, Ty::u16, Ty::u16>([](u16 a, u16 b) { return u16(u32(a) * b); });
   r["v_lshlrev_b16"] = lane_op<Ty::b16, Ty::b16, Ty::b16>([](u16 a, u16 b) { return u16(u32(b) << (a & 15)); });
   r["v_lshrrev_b16"] = lane_op<Ty::b16, Ty::b16, Ty::b16>([](u16 a, u16 b) { return u16(b >> (a & 15)); });

@@ -46,6 +46,9 @@ void check_launch(const Launch& launch, const Kernel& kernel) {
   if ((d.properties & (1 << 0 | 1 << 2)) != 0) invalid(info, "asks for a scratch descriptor or a queue pointer");
   if ((d.rsrc2 >> 10 & 1) != 0) invalid(info, "asks for workgroup info in a register");
   const uint32_t round = d.rsrc1 >> 12 & 15;
+  if ((d.rsrc1 >> 21 & 1) == 0 || (d.rsrc1 >> 23 & 1) == 0) {
+    invalid(info, "turns off DX10_CLAMP or IEEE mode, which is not modelled");
+  }
   const uint32_t denormal16 = d.rsrc1 >> 18 & 3;
   if (round != 0) invalid(info, "rounding mode " + std::to_string(round) + "; only nearest even is modelled");
   if (denormal16 != 3) invalid(info, "flushes f16 and f64 denormals, which is not modelled");
