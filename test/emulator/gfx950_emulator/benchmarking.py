@@ -6,9 +6,9 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from gfx950_emulator.statistics import clock_ns
+from gfx950_emulator import hip
 
-_NANOSECONDS_PER_MILLISECOND = 1e6
+_PICOSECONDS_PER_MILLISECOND = 1e9
 
 
 def run_once(function: Callable[[], Any]) -> float:
@@ -16,10 +16,11 @@ def run_once(function: Callable[[], Any]) -> float:
     import torch
 
     torch.cuda.synchronize()
-    begin = clock_ns()
+    clock = hip.runtime().gfx950_clock_now_ps
+    begin = clock()
     function()
     torch.cuda.synchronize()  # raises what a launch left pending
-    return (clock_ns() - begin) / _NANOSECONDS_PER_MILLISECOND
+    return (clock() - begin) / _PICOSECONDS_PER_MILLISECOND
 
 
 def install_inductor(module: ModuleType | None) -> None:

@@ -15,6 +15,8 @@ def runtime() -> ctypes.CDLL:
     library = machine.hip_library()
     library.gfx950_clock_now_ns.restype = ctypes.c_double
     library.gfx950_clock_now_ns.argtypes = []
+    library.gfx950_clock_now_ps.restype = ctypes.c_uint64
+    library.gfx950_clock_now_ps.argtypes = []
     library.gfx950_clock_advance_ns.restype = None
     library.gfx950_clock_advance_ns.argtypes = [ctypes.c_double]
     library.gfx950_launch_count.restype = ctypes.c_uint64

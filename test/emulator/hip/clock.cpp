@@ -54,9 +54,9 @@ void advance_clock(double nanoseconds) {
   now_picoseconds += static_cast<uint64_t>(std::llround(nanoseconds * kPicosecondsPerNanosecond));
 }
 
-double clock_now() {
+uint64_t clock_picoseconds() {
   std::lock_guard<std::mutex> lock(mutex);
-  return static_cast<double>(now_picoseconds) / kPicosecondsPerNanosecond;
+  return now_picoseconds;
 }
 
 void count_launch(const std::string& kernel_name, const LaunchResult& result) {
@@ -86,7 +86,8 @@ using namespace gfx950::hip;
 
 extern "C" {
 
-double gfx950_clock_now_ns() { return clock_now(); }
+double gfx950_clock_now_ns() { return static_cast<double>(clock_picoseconds()) / kPicosecondsPerNanosecond; }
+uint64_t gfx950_clock_now_ps() { return clock_picoseconds(); }
 void gfx950_clock_advance_ns(double nanoseconds) { advance_clock(nanoseconds); }
 void gfx950_charge_device_copy(size_t bytes) { advance_clock(copy_nanoseconds(bytes, Link::device)); }
 void gfx950_charge_host_copy(size_t bytes) { advance_clock(copy_nanoseconds(bytes, Link::host)); }

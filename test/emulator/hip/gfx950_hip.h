@@ -10,6 +10,7 @@ extern "C" {
 // The virtual clock: nanoseconds since the process started, advanced only by modelled work. One per process, because
 // streams and devices run one after another.
 double gfx950_clock_now_ns();
+uint64_t gfx950_clock_now_ps();  // the same, exact: for differences
 void gfx950_clock_advance_ns(double nanoseconds);
 
 // Launches that finished without an error, by kernel name. `gfx950_launch_statistics` writes a JSON object

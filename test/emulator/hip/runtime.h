@@ -65,7 +65,7 @@ uint64_t memory_limit();
 // ---------------------------------------------------------------------------------------------
 
 void advance_clock(double nanoseconds);
-double clock_now();
+uint64_t clock_picoseconds();
 void count_launch(const std::string& kernel_name, const LaunchResult& result);
 
 enum class Link { device, host };  // both ends on a device, or one on the host

@@ -9,7 +9,7 @@ struct ihipStream_t {
 struct ihipEvent_t {
   bool timing;
   bool recorded;
-  double nanoseconds;
+  uint64_t picoseconds;
 };
 
 namespace gfx950::hip {
@@ -108,7 +108,7 @@ hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream) {
   if (!events.contains(event)) return not_an_event("hipEventRecord");
   if (!valid_stream(stream)) return fail(hipErrorInvalidHandle, "hipEventRecord: not a live stream");
   event->recorded = true;
-  event->nanoseconds = clock_now();
+  event->picoseconds = clock_picoseconds();
   return hipSuccess;
 }
 
@@ -129,7 +129,8 @@ hipError_t hipEventElapsedTime(float* milliseconds, hipEvent_t start, hipEvent_t
   if (!start->recorded || !stop->recorded) {
     return fail(hipErrorInvalidHandle, "hipEventElapsedTime: an event was never recorded");
   }
-  *milliseconds = static_cast<float>((stop->nanoseconds - start->nanoseconds) * 1e-6);
+  const auto elapsed = static_cast<int64_t>(stop->picoseconds - start->picoseconds);
+  *milliseconds = static_cast<float>(static_cast<double>(elapsed) * 1e-9);
   return hipSuccess;
 }
 
