@@ -26,6 +26,7 @@ class KernelText:
     agprs: int = 0
     sgprs: int = 96
     lds: int = 0
+    scratch: int = 0  # bytes per lane
     block: int = 64
 
 
@@ -73,6 +74,8 @@ s_endpgm
   .amdhsa_user_sgpr_kernarg_segment_ptr 1
   .amdhsa_kernarg_size {kernel.kernarg_size}
   .amdhsa_group_segment_fixed_size {kernel.lds}
+  .amdhsa_private_segment_fixed_size {kernel.scratch}
+  .amdhsa_enable_private_segment {int(kernel.scratch > 0)}
   .amdhsa_accum_offset {accum_offset}
   .amdhsa_next_free_vgpr {accum_offset + kernel.agprs}
   .amdhsa_next_free_sgpr {kernel.sgprs}
@@ -93,7 +96,7 @@ def metadata_of(kernel: KernelText) -> str:
     .kernarg_segment_size: {kernel.kernarg_size}
     .kernarg_segment_align: 8
     .group_segment_fixed_size: {kernel.lds}
-    .private_segment_fixed_size: 0
+    .private_segment_fixed_size: {kernel.scratch}
     .wavefront_size: 64
     .sgpr_count: {kernel.sgprs + 6}
     .vgpr_count: {kernel.vgprs + kernel.agprs}

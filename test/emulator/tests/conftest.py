@@ -1,4 +1,4 @@
-"""Puts this folder on the path: its tests share numeric_library."""
+"""Puts this folder on the path: its tests share the modules beside them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loads the C entry points that these tests check: libgfx950_numeric_capi.so.
+"""Loads the C entry points that these tests check: libgfx950_core_capi.so.
 
 Libraries are looked for in the folder that GFX950_TEST_LIBRARIES names, then in the installed gfx950_emulator package.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-NAME = "libgfx950_numeric_capi.so"
+NAME = "libgfx950_core_capi.so"
 FORMATS = ("f16", "bf16", "fp8", "bf8", "fp6", "bf6", "fp4")
 NEAREST, TOWARD_ZERO, STOCHASTIC = 0, 1, 2
 TO_INFINITY, SATURATE_FINITE, SATURATE = 0, 1, 2
@@ -26,7 +26,7 @@ def library_path(name: str) -> Path:
         spec = importlib.util.find_spec("gfx950_emulator")
         if spec is None or spec.origin is None:
             raise FileNotFoundError(
-                f"{name}: gfx950_emulator is not installed. Install it (pip install --no-build-isolation test/emulator), "
+                f"{name}: gfx950_emulator is not installed: pip install --no-build-isolation test/emulator, "
                 "or set GFX950_TEST_LIBRARIES to a folder with its libraries."
             )
         path = Path(spec.origin).parent / "lib" / name
