@@ -15,7 +15,11 @@ using u64 = uint64_t;
 // Out of range saturates, NaN gives 0.
 inline u32 saturate_u32(float x) {
   const float t = std::trunc(x);
-  return t >= 4294967296.0f ? ~u32{0} : t > 0 ? static_cast<u32>(static_cast<int64_t>(t)) : 0;
+  // In two signed halves: there is no vector conversion to unsigned.
+  const bool upper = t >= 2147483648.0f;
+  const float lowered = upper ? t - 2147483648.0f : t;
+  const u32 inside = static_cast<u32>(static_cast<i32>(lowered < 2147483648.0f && lowered >= 0.0f ? lowered : 0.0f));
+  return t >= 4294967296.0f ? ~u32{0} : inside + (upper ? 0x80000000u : 0);
 }
 inline i32 saturate_i32(float x) {
   const float t = std::trunc(x);

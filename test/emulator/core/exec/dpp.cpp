@@ -64,20 +64,40 @@ bool dpp_supported(uint32_t dpp) {
          (control >= kRowMirror && control <= kRowBcast31);
 }
 
-uint64_t dpp_move(const Wave& w, uint32_t dpp, const uint32_t* row, uint32_t* out, int words) {
+DppMap dpp_map(uint32_t dpp) {
   const uint32_t control = dpp >> 8 & 0x1ff;
-  const bool bound_ctrl = (dpp >> 19 & 1) != 0;
   const uint32_t bank_mask = dpp >> 24 & 15, row_mask = dpp >> 28 & 15;
-  const uint64_t exec = w.exec();
-  uint64_t enabled = 0;
+  DppMap map;
+  map.bound_ctrl = (dpp >> 19 & 1) != 0;
   for (int lane = 0; lane < kLanes; ++lane) {
-    int from = source_lane(control, lane);
-    if (from >= 0 && (exec >> from & 1) == 0) from = -1;  // a lane that is off is no source
-    for (int k = 0; k < words; ++k) out[k * kLanes + lane] = from < 0 ? 0 : row[k * kLanes + from];
+    const int from = source_lane(control, lane);
+    map.from[lane] = from < 0 ? 0 : from;
+    if (from >= 0) map.has_source |= uint64_t{1} << lane;
     const bool selected = (row_mask >> (lane / 16) & 1) != 0 && (bank_mask >> (lane / 4 % 4) & 1) != 0;
-    if (selected && (from >= 0 || bound_ctrl)) enabled |= uint64_t{1} << lane;
+    if (selected) map.selected |= uint64_t{1} << lane;
   }
-  return enabled;
+  return map;
+}
+
+uint64_t dpp_move(const Wave& w, const DppMap& map, const uint32_t* row, uint32_t* out, int words) {
+  uint64_t valid = map.has_source;
+  if (!w.exec_full) {
+    const uint64_t exec = w.exec();
+    for (int lane = 0; lane < kLanes; ++lane) {
+      if ((exec >> map.from[lane] & 1) == 0) valid &= ~(uint64_t{1} << lane);  // a lane that is off is no source
+    }
+  }
+  alignas(64) uint32_t keep[kLanes];
+  if (valid != ~uint64_t{0}) Wave::expand_mask(valid, keep);
+  for (int k = 0; k < words; ++k, row += kLanes, out += kLanes) {
+    for (int i = 0; i < kLanes; i += 8) {
+      const __m256i index = _mm256_load_si256(reinterpret_cast<const __m256i*>(map.from + i));
+      __m256i x = _mm256_i32gather_epi32(reinterpret_cast<const int*>(row), index, 4);
+      if (valid != ~uint64_t{0}) x = _mm256_and_si256(x, _mm256_load_si256(reinterpret_cast<const __m256i*>(keep + i)));
+      _mm256_store_si256(reinterpret_cast<__m256i*>(out + i), x);
+    }
+  }
+  return map.selected & (map.bound_ctrl ? ~uint64_t{0} : valid);
 }
 
 }  // namespace gfx950::exec

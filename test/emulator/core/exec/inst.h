@@ -69,7 +69,7 @@ struct Inst {
   uint8_t dst_sel = 6, dst_unused = 0;  // SDWA
   int32_t offset = 0;       // memory offset; branch: target index; s_nop and the like: immediate
   int32_t offset2 = 0;
-  uint32_t dpp = 0;         // second dword of a DPP instruction
+  const void* dpp = nullptr;  // DppMap of a DPP instruction
   const void* extra = nullptr;  // family's own, lives as long as the program
   Operand src[4];
   const uint32_t* rows[4] = {};  // constant vector operands, broadcast to 64 lanes (128 words for 64-bit types)

@@ -139,39 +139,37 @@ void ds_write2(Wave& w, const Inst& in) {
   w.counts.lds_bytes += 8 * Words * kLanes;
 }
 
-// Transposing reads: within a block of 16 lanes every lane's 64 bits are read, then redistributed by element.
-// Element j of lane q comes from lane 16*(block) + the one that holds row j: see Bits.
+// Transposing reads: the 64 bits that each of 16 lanes reads form a tile, which is handed out by columns.
 template <int Bits>
 void ds_read_tr(Wave& w, const Inst& in) {
   if (!w.exec_full) fail_unsupported(w, in, "a transposing LDS read with lanes off in EXEC");
   const u32* address = w.v[in.src[0].reg];
   const u32 offset = static_cast<u32>(in.offset);
   check_range(w, in, address, offset, 8);
-  u64 data[kLanes], out[kLanes];
-  for (int i = 0; i < kLanes; ++i) std::memcpy(&data[i], w.lds + address[i] + offset, 8);
-  constexpr int kElements = 64 / Bits;        // per lane
-  constexpr u64 kMask = (u64{1} << Bits) - 1;
-  if constexpr (Bits == 16) {
-    // A 4 x 16 tile per 16 lanes: element j of lane q is element q % 4 of lane 4j + q / 4.
-    for (int lane = 0; lane < kLanes; ++lane) {
-      const int block = lane & ~15, q = lane & 15;
-      u64 x = 0;
-      for (int j = 0; j < kElements; ++j) x |= (data[block + 4 * j + q / 4] >> (16 * (q % 4)) & kMask) << (16 * j);
-      out[lane] = x;
+  alignas(64) u8 data[kLanes * 8];
+  for (int i = 0; i < kLanes; ++i) std::memcpy(data + 8 * i, w.lds + address[i] + offset, 8);
+  u32* low = w.v[in.dst];
+  u32* high = w.v[in.dst + 1];
+  for (int block = 0; block < kLanes; block += 16) {
+    if constexpr (Bits == 16) {
+      // A 4 x 16 tile of halves per 16 lanes, a row in four of them: lane q gets column q.
+      const auto* tile = reinterpret_cast<const uint16_t*>(data + 8 * block);
+      for (int q = 0; q < 16; ++q) {
+        low[block + q] = tile[q] | static_cast<u32>(tile[16 + q]) << 16;
+        high[block + q] = tile[32 + q] | static_cast<u32>(tile[48 + q]) << 16;
+      }
+    } else {
+      // An 8 x 16 tile of bytes, a row in two lanes.
+      const u8* tile = data + 8 * block;
+      auto column = [&](int q, int row) {
+        const u8* p = tile + 16 * row + q;
+        return p[0] | static_cast<u32>(p[16]) << 8 | static_cast<u32>(p[32]) << 16 | static_cast<u32>(p[48]) << 24;
+      };
+      for (int q = 0; q < 16; ++q) {
+        low[block + q] = column(q, 0);
+        high[block + q] = column(q, 4);
+      }
     }
-  } else {
-    // An 8 x 16 tile of bytes per 16 lanes, a row in two lanes: element j of lane q is element q % 8 of lane 2j + q / 8.
-    for (int lane = 0; lane < kLanes; ++lane) {
-      const int block = lane & ~15, q = lane & 15;
-      u64 x = 0;
-      for (int j = 0; j < kElements; ++j) x |= (data[block + 2 * j + q / 8] >> (8 * (q % 8)) & kMask) << (8 * j);
-      out[lane] = x;
-    }
-  }
-  u32* d = w.v[in.dst];
-  for (int i = 0; i < kLanes; ++i) {
-    d[i] = static_cast<u32>(out[i]);
-    d[kLanes + i] = static_cast<u32>(out[i] >> 32);
   }
   w.counts.lds_bytes += 8 * kLanes;
 }

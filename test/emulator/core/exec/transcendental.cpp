@@ -40,15 +40,22 @@ inline float exp2_lane(float input) {
   return input == input ? result : input;
 }
 
-// log2 |x| of a positive finite x: exponent plus 2/ln2 * atanh((m-1)/(m+1)) with m in [sqrt(1/2), sqrt(2)).
-inline double log2_positive(double x) {
-  const uint64_t bits = bits_of(x);
-  constexpr uint64_t kHalfRoot = 0x3fe6a09e667f3bcdull;  // sqrt(1/2)
-  const uint64_t moved = bits - kHalfRoot;
-  const uint64_t exponent_part = moved & 0xfff0000000000000ull;
-  const double m = double_of(bits - exponent_part);
-  // The arithmetic shift of a 64-bit lane, done through a double: |exponent| < 1100 fits its top bits.
-  const double e = static_cast<double>(static_cast<int32_t>(static_cast<int64_t>(exponent_part) >> 32) / (1 << 20));
+// log2 x: exponent plus 2/ln2 * atanh((m-1)/(m+1)) with m in [sqrt(1/2), sqrt(2)).
+inline float log2_lane(float x) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const bool inside = (x > 0) & (x < infinity);
+  const float safe = inside ? x : 1.0f;
+  const bool denormal = safe < std::numeric_limits<float>::min();
+  const float normal = denormal ? safe * 4294967296.0f : safe;
+  int32_t bits;
+  std::memcpy(&bits, &normal, 4);
+  constexpr int32_t kHalfRoot = 0x3f3504f3;  // sqrt(1/2)
+  const int32_t exponent = (bits - kHalfRoot) >> 23;
+  const int32_t mantissa = bits - exponent * (1 << 23);
+  float single;
+  std::memcpy(&single, &mantissa, 4);
+  const double m = static_cast<double>(single);
+  const double e = static_cast<double>(exponent - (denormal ? 32 : 0));
   const double s = (m - 1.0) / (m + 1.0);
   const double z = s * s;
   double p = 1.0 / 15;
@@ -59,15 +66,10 @@ inline double log2_positive(double x) {
   p = p * z + 1.0 / 5;
   p = p * z + 1.0 / 3;
   p = p * z + 1.0;
-  return e + 2.8853900817779268147 * s * p;
-}
-
-inline float log2_lane(float x) {
-  const float infinity = std::numeric_limits<float>::infinity();
-  const double safe = x > 0 && x < infinity ? static_cast<double>(x) : 1.0;
-  const float finite = static_cast<float>(log2_positive(safe));
+  const float finite = static_cast<float>(e + 2.8853900817779268147 * s * p);
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  return x != x ? x : x < 0 ? nan : x == 0 ? -infinity : x == infinity ? x : finite;
+  const float special = x != x ? x : x < 0 ? nan : x == 0 ? -infinity : x;
+  return inside ? finite : special;
 }
 
 inline float rsq_lane(float x) {

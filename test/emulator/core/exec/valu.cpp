@@ -60,7 +60,7 @@ void prepare_sources(Wave& w, const Inst& in, Prepared& out) {
     const int words = o.type == Ty::mask ? 1 : words_of(o.type);
     if (dpp) {
       alignas(64) uint32_t moved[2 * kLanes];
-      out.enabled = dpp_move(w, in.dpp, row, moved, words);
+      out.enabled = dpp_move(w, *static_cast<const DppMap*>(in.dpp), row, moved, words);
       std::memcpy(buffer, moved, sizeof(Row) * words);
     } else if (row != buffer) {
       std::memcpy(buffer, row, sizeof(Row) * words);
@@ -122,8 +122,9 @@ void build_sources(Builder& b, const decode::Parsed& p, const Entry& e, Inst& in
     b.allow_modifiers(p, {"quad_perm", "row_shl", "row_shr", "row_ror", "wave_shl", "wave_rol", "wave_shr", "wave_ror",
                           "row_mirror", "row_half_mirror", "row_bcast", "row_newbcast", "row_mask", "bank_mask",
                           "bound_ctrl"});
-    in.dpp = p.words[1];
-    if (!dpp_supported(in.dpp)) Builder::refuse("DPP control 0x" + std::to_string(in.dpp >> 8 & 0x1ff));
+    const uint32_t dpp = p.words[1];
+    if (!dpp_supported(dpp)) Builder::refuse("DPP control " + std::to_string(dpp >> 8 & 0x1ff));
+    in.dpp = b.own(dpp_map(dpp));
     in.flags |= kDpp;
     return;
   }

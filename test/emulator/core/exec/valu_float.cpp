@@ -47,15 +47,20 @@ struct NumberOrder {
     const S s = static_cast<S>(x);
     return static_cast<S>(s ^ static_cast<S>(static_cast<U>(s >> kSign) & kMagnitude));
   }
+  // Masks, all ones or zero: without branches the loops over lanes become vector code.
+  static U mask(bool condition) { return static_cast<U>(-static_cast<S>(condition)); }
+  static U nan_mask(U x) { return mask(static_cast<S>(x & kMagnitude) > static_cast<S>(kInfinity)); }
   static bool is_nan(U x) { return static_cast<U>(x & kMagnitude) > kInfinity; }
-  static bool is_signaling(U x) { return is_nan(x) && (x & kQuiet) == 0; }
-  static U pick(U a, U b, bool first) {
-    const U ordered = first ? a : b;
-    const U number = is_nan(a) ? b : is_nan(b) ? a : ordered;
-    return is_signaling(a) ? static_cast<U>(a | kQuiet) : is_signaling(b) ? static_cast<U>(b | kQuiet) : number;
+  static U select(U m, U a, U b) { return static_cast<U>((a & m) | (b & static_cast<U>(~m))); }
+  static U pick(U a, U b, U first) {
+    const U nan_a = nan_mask(a), nan_b = nan_mask(b);
+    const U signaling_a = static_cast<U>(nan_a & mask((a & kQuiet) == 0));
+    const U signaling_b = static_cast<U>(nan_b & mask((b & kQuiet) == 0));
+    const U number = select(nan_a, b, select(nan_b, a, select(first, a, b)));
+    return select(signaling_a, static_cast<U>(a | kQuiet), select(signaling_b, static_cast<U>(b | kQuiet), number));
   }
-  static U max(U a, U b) { return pick(a, b, key(a) >= key(b)); }
-  static U min(U a, U b) { return pick(a, b, key(a) <= key(b)); }
+  static U max(U a, U b) { return pick(a, b, mask(key(a) >= key(b))); }
+  static U min(U a, U b) { return pick(a, b, mask(key(a) <= key(b))); }
   static U median(U a, U b, U c) {
     if (is_nan(a) || is_nan(b) || is_nan(c)) return min(min(a, b), c);
     return max(min(a, b), min(max(a, b), c));

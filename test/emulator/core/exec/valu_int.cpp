@@ -38,24 +38,34 @@ u32 reverse_bits(u32 x) {
   return __builtin_bswap32(x);
 }
 
-// Byte select of v_perm_b32: 0-3 from b, 4-7 from a, 8-11 sign of a half, 12 zero, above all ones.
-u32 permute_bytes(u32 a, u32 b, u32 select) {
-  const u64 data = static_cast<u64>(a) << 32 | b;
-  u32 result = 0;
-  for (int i = 0; i < 4; ++i) {
-    const u32 s = select >> (8 * i) & 0xff;
-    u32 byte;
-    if (s < 8) {
-      byte = static_cast<u32>(data >> (8 * s)) & 0xff;
-    } else if (s < 12) {
-      byte = (data >> (16 * (s - 8) + 15) & 1) != 0 ? 0xff : 0;
-    } else {
-      byte = s == 12 ? 0 : 0xff;
+// v_perm_b32: each byte of c selects one: 0-3 from b, 4-7 from a, 8-11 the sign of a half (b low, b high, a low, a high),
+// 12 zero, above all ones.
+struct PermuteBytes {
+  static constexpr int kSources = 3;
+  static void lanes(u32* d, const u32* a, const u32* b, const u32* c) {
+    const __m256i lane_base = _mm256_setr_epi32(0, 0x04040404, 0x08080808, 0x0c0c0c0c, 0, 0x04040404, 0x08080808, 0x0c0c0c0c);
+    auto load = [](const u32* p) { return _mm256_load_si256(reinterpret_cast<const __m256i*>(p)); };
+    auto byte = [](int x) { return _mm256_set1_epi8(static_cast<char>(x)); };
+    for (int i = 0; i < kLanes; i += 8) {
+      const __m256i x = load(a + i), y = load(b + i), select = load(c + i);
+      const __m256i index = _mm256_add_epi8(_mm256_and_si256(select, byte(3)), lane_base);
+      const __m256i from_a = _mm256_shuffle_epi8(x, index), from_b = _mm256_shuffle_epi8(y, index);
+      // Signs of b's halves, then of a's, as the four bytes that selectors 8 to 11 name.
+      const __m256i signs = _mm256_or_si256(
+          _mm256_and_si256(_mm256_srli_epi32(y, 15), _mm256_set1_epi32(1)),
+          _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi32(y, 23), _mm256_set1_epi32(0x100)),
+                          _mm256_or_si256(_mm256_and_si256(_mm256_slli_epi32(x, 1), _mm256_set1_epi32(0x10000)),
+                                          _mm256_and_si256(_mm256_srli_epi32(x, 7), _mm256_set1_epi32(0x1000000)))));
+      const __m256i sign = _mm256_cmpeq_epi8(_mm256_shuffle_epi8(signs, index), byte(1));
+      auto at_least = [&](int limit) { return _mm256_cmpeq_epi8(_mm256_max_epu8(select, byte(limit)), select); };
+      __m256i result = _mm256_blendv_epi8(from_b, from_a, at_least(4));
+      result = _mm256_blendv_epi8(result, sign, at_least(8));
+      result = _mm256_andnot_si256(at_least(12), result);
+      result = _mm256_or_si256(result, at_least(13));
+      _mm256_store_si256(reinterpret_cast<__m256i*>(d + i), result);
     }
-    result |= byte << (8 * i);
   }
-  return result;
-}
+};
 
 // Bitwise function of three inputs by truth table: bit (4a + 2b + c) of the table.
 void bitop3_rows(Wave& w, const Inst& in, u32 keep) {
@@ -167,7 +177,10 @@ void register_bits(Registry& r) {
   r["v_alignbyte_b32"] = lane_op<Ty::b32, Ty::b32, Ty::b32, Ty::b32>([](u32 a, u32 b, u32 c) {
     return u32((u64(a) << 32 | b) >> (8 * (c & 3)));
   });
-  r["v_perm_b32"] = lane_op<Ty::b32, Ty::b32, Ty::b32, Ty::b32>([](u32 a, u32 b, u32 c) { return permute_bytes(a, b, c); });
+  Entry perm = lane_op<Ty::b32, Ty::b32, Ty::b32, Ty::b32>([](u32 a, u32, u32) { return a; });
+  perm.lanes = PermuteBytes::lanes;
+  perm.fast = run_plain<PermuteBytes, 1>;
+  r["v_perm_b32"] = perm;
   r["v_bcnt_u32_b32"] = lane_op<Ty::u32, Ty::u32, Ty::u32>([](u32 a, u32 b) { return u32(__builtin_popcount(a)) + b; });
   r["v_cndmask_b32"] = lane_op<Ty::b32, Ty::b32, Ty::b32, Ty::mask>([](u32 a, u32 b, u32 m) { return (b & m) | (a & ~m); });
   Entry e;
