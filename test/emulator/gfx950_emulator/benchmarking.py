@@ -20,7 +20,7 @@ def run_once(function: Callable[[], Any]) -> float:
     begin = clock()
     function()
     torch.cuda.synchronize()  # raises what a launch left pending
-    return (clock() - begin) / _PICOSECONDS_PER_MILLISECOND
+    return float(clock() - begin) / _PICOSECONDS_PER_MILLISECOND
 
 
 def install_inductor(module: ModuleType | None) -> None:

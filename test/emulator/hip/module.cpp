@@ -83,7 +83,9 @@ hipError_t launch_function(hipFunction_t function, Dim3 grid, Dim3 block, unsign
     count_launch(function->name, result);
     return hipSuccess;
   } catch (const Error& error) {
-    return fail_pending(code_of(error.kind()), "kernel " + function->name + ": " + error.what());
+    const hipError_t code = fail_pending(code_of(error.kind()), "kernel " + function->name + ": " + error.what());
+    // As on hardware: a launch that cannot be enqueued says so at once, one that fails while it runs says so later.
+    return error.kind() == ErrorKind::invalid_launch ? code : hipSuccess;
   } catch (const std::bad_alloc&) {
     return fail_pending(hipErrorOutOfMemory, "kernel " + function->name + ": the host has no memory left");
   }

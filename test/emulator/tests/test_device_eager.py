@@ -142,7 +142,7 @@ class TestClock(TestCase):
         end.record()
         torch.cuda.synchronize()
         expected = 7000 + 3 * x.nbytes / 7200  # device/README.md
-        self.assertEqual(gfx950_emulator.clock_ns() - clock, expected, atol=1e-6, rtol=1e-9)
+        self.assertEqual(gfx950_emulator.clock_ns() - clock, expected, atol=1e-3, rtol=0)  # whole picoseconds
         self.assertEqual(begin.elapsed_time(end), expected * 1e-6, atol=1e-9, rtol=1e-6)
 
     def test_event_without_timing_says_so(self):

@@ -1,5 +1,7 @@
 """Compiled kernels on the emulated device: Triton's and FlyDSL's own launch paths, torch.compile and its autotuning."""
 
+import ctypes
+
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 import torch
@@ -11,7 +13,7 @@ from device_process import run_emulated
 from torch.testing._internal.common_utils import TestCase, instantiate_parametrized_tests, parametrize, run_tests
 
 import gfx950_emulator
-from gfx950_emulator import benchmarking
+from gfx950_emulator import benchmarking, hip
 
 
 @triton.jit
@@ -86,12 +88,27 @@ class TestTriton(TestCase):
         with self.assertRaisesRegex(ValueError, "cpu tensor"):
             add_kernel[(1,)](torch.ones(4), torch.ones(4), torch.ones(4), 4, block=4)
 
-    def test_stray_store_raises_in_triton_and_only_there(self):
+    def test_stray_store_is_raised_by_the_next_synchronisation_and_only_there(self):
         out = torch.zeros(4, device="cuda")
-        with self.assertRaisesRegex(RuntimeError, "kernel stray_kernel: "):
-            stray_kernel[(1,)](out, 1 << 28)
-        torch.cuda.synchronize()
+        stray_kernel[(1,)](out, 1 << 28)
+        with self.assertRaisesRegex(torch.AcceleratorError, "hipErrorIllegalAddress: kernel stray_kernel: "):
+            torch.cuda.synchronize()
         self.assertEqual(out.sum().item(), 0)
+        stray_kernel[(1,)](out, 1 << 28)
+        with self.assertRaisesRegex(torch.AcceleratorError, "stray_kernel"):
+            out + 1
+
+    def test_a_launch_beyond_the_limits_is_refused_at_once(self):
+        out = torch.zeros(4, device="cuda")
+        compiled = stray_kernel.warmup(out, 0, grid=(1,))
+        compiled._init_handles()
+        function, zero = ctypes.c_void_p(compiled.function), ctypes.c_uint64(0)
+        arguments = (ctypes.c_void_p * 8)(*[ctypes.addressof(zero)] * 8)
+        grid, block = (1, 1, 1), (4096, 1, 1)
+        code = hip.runtime().hipModuleLaunchKernel(function, *grid, *block, 0, None, arguments, None)
+        self.assertEqual(code, 9)  # hipErrorInvalidConfiguration
+        with self.assertRaisesRegex(torch.AcceleratorError, "hipErrorInvalidConfiguration: kernel stray_kernel"):
+            torch.cuda.synchronize()
 
     def test_do_bench_is_exact(self):
         x = torch.randn(4096, device="cuda")
