@@ -40,6 +40,11 @@ POOLS = {"u32": _U32, "u64": _U64, "shift": _SHIFT, "field": _FIELD}
 Outcome = tuple[int, bool | None]
 
 
+def noise(seed: int, count: int) -> list[int]:
+    """Destinations (seed 8) and EXEC (seed 9) before the instruction."""
+    return [int(value) for value in np.random.default_rng(seed).integers(0, 1 << 63, count)]
+
+
 @dataclass(frozen=True)
 class Case:
     """{d}, {0}, {1} are scalar registers, pairs for u64. SCC is set to each value before; EXEC holds a pattern."""
@@ -97,10 +102,10 @@ class Case:
         return KernelText(name, "\n".join(lines), kernarg_size=16, vgprs=8)
 
     def run(self, launch: Callable[[int, list[np.ndarray]], object]) -> None:
-        inputs = self.inputs()
-        generator = np.random.default_rng(8)
-        old = [int(value) for value in generator.integers(0, 1 << 63, len(inputs))]
-        enabled = [int(value) for value in generator.integers(0, 1 << 63, len(inputs))]
+        self.run_on(self.inputs(), launch)
+
+    def run_on(self, inputs: list[tuple[int, ...]], launch: Callable[[int, list[np.ndarray]], object]) -> None:
+        old, enabled = noise(8, len(inputs)), noise(9, len(inputs))
         buffer = np.zeros((len(inputs), 16), np.uint32)
         for row, values in enumerate(inputs):
             *sources, scc = values
