@@ -132,9 +132,8 @@ def main(argv: list[str]) -> int:
                 left_out.append(f"{mnemonic} ({reason})")
         lines = ",\n".join(json.dumps(row, separators=(",", ":")) for row in rows)
         (GOLDEN / f"{family}.json").write_text(f'{{"source": {json.dumps(SOURCE)}, "rows": [\n{lines}\n]}}\n')
-        print(
-            f"{family}: {len(rows)} instructions, {len(rows) * VECTORS} vectors; left out: {', '.join(left_out) or 'none'}"
-        )
+        print(f"{family}: {len(rows)} instructions, {len(rows) * VECTORS} vectors")
+        print(f"  left out: {', '.join(left_out) or 'none'}")
     return 0
 
 
