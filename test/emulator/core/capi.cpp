@@ -21,13 +21,20 @@ struct Object {
 
 const char* kind_name(gfx950::ErrorKind kind) {
   switch (kind) {
-    case gfx950::ErrorKind::invalid_image: return "invalid_image";
-    case gfx950::ErrorKind::unsupported_target: return "unsupported_target";
-    case gfx950::ErrorKind::unsupported_instruction: return "unsupported_instruction";
-    case gfx950::ErrorKind::invalid_launch: return "invalid_launch";
-    case gfx950::ErrorKind::memory_fault: return "memory_fault";
-    case gfx950::ErrorKind::hazard: return "hazard";
-    case gfx950::ErrorKind::timeout: return "timeout";
+    case gfx950::ErrorKind::invalid_image:
+      return "invalid_image";
+    case gfx950::ErrorKind::unsupported_target:
+      return "unsupported_target";
+    case gfx950::ErrorKind::unsupported_instruction:
+      return "unsupported_instruction";
+    case gfx950::ErrorKind::invalid_launch:
+      return "invalid_launch";
+    case gfx950::ErrorKind::memory_fault:
+      return "memory_fault";
+    case gfx950::ErrorKind::hazard:
+      return "hazard";
+    case gfx950::ErrorKind::timeout:
+      return "timeout";
   }
   return "unknown";
 }
@@ -76,8 +83,8 @@ GFX950_EXPORT int gfx950_add_memory(void* pointer, size_t size) {
 
 GFX950_EXPORT int gfx950_remove_memory(void* pointer) { return gfx950::Memory::instance().remove(pointer) ? 1 : 0; }
 
-// shape: grid x y z, block x y z, dynamic LDS. counts (14): as in LaunchCounts, in order. Returns modelled nanoseconds, or
-// -1 with gfx950_last_error(). Options come from the environment.
+// shape: grid x y z, block x y z, dynamic LDS. counts (14): as in LaunchCounts, in order. Returns modelled nanoseconds,
+// or -1 with gfx950_last_error(). Options come from the environment.
 GFX950_EXPORT double gfx950_launch(void* object, const char* kernel, const uint32_t* shape, const void* kernarg,
                                    size_t kernarg_size, uint64_t* counts) {
   return guarded(
@@ -94,9 +101,9 @@ GFX950_EXPORT double gfx950_launch(void* object, const char* kernel, const uint3
         launch.kernarg_size = kernarg_size;
         const gfx950::LaunchResult result = gfx950::launch(launch, gfx950::RunOptions::from_environment());
         const gfx950::LaunchCounts& c = result.counts;
-        const uint64_t values[] = {c.workgroups, c.waves, c.wave_instructions, c.salu,  c.valu,         c.mfma,
-                                   c.lds,        c.vmem,  c.smem,              c.branch, c.other,       c.bytes_loaded,
-                                   c.bytes_stored, 0};
+        const uint64_t values[] = {
+            c.workgroups, c.waves, c.wave_instructions, c.salu,         c.valu, c.mfma, c.lds, c.vmem, c.smem,
+            c.branch,     c.other, c.bytes_loaded,      c.bytes_stored, 0};
         if (counts != nullptr) std::memcpy(counts, values, sizeof values);
         return result.nanoseconds;
       },
@@ -127,7 +134,8 @@ GFX950_EXPORT int gfx950_decode(void* object, const char* kernel) {
   return guarded(
       [&] {
         const gfx950::Kernel* found = static_cast<Object*>(object)->code->find(kernel);
-        if (found == nullptr) throw gfx950::Error(gfx950::ErrorKind::invalid_launch, std::string("no kernel '") + kernel + "'");
+        if (found == nullptr)
+          throw gfx950::Error(gfx950::ErrorKind::invalid_launch, std::string("no kernel '") + kernel + "'");
         found->program();
         return 0;
       },

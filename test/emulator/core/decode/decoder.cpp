@@ -38,7 +38,8 @@ class Decoder {
         const Parsed parsed = read(at);
         exec::Inst inst = build(builder, parsed, at);
         const bool is_branch = inst.klass == exec::Klass::branch;
-        const bool relative = is_branch && parsed.base.compare(0, 2, "s_") == 0 && parsed.base.find("pc") == std::string::npos;
+        const bool relative =
+            is_branch && parsed.base.compare(0, 2, "s_") == 0 && parsed.base.find("pc") == std::string::npos;
         if (relative) {
           inst.offset += static_cast<int32_t>(at);  // bytes from the start; an index in the end
           todo.push_back(static_cast<uint64_t>(inst.offset));
@@ -120,7 +121,8 @@ class Decoder {
     }
     size_t k = 0;
     for (auto& [at, found] : found_) {
-      if (found.branch) program.code[k].offset = static_cast<int32_t>(index.at(static_cast<uint64_t>(found.inst.offset)));
+      if (found.branch)
+        program.code[k].offset = static_cast<int32_t>(index.at(static_cast<uint64_t>(found.inst.offset)));
       ++k;
     }
     program.entry = index.at(entry);
@@ -134,7 +136,8 @@ class Decoder {
 
 }  // namespace
 
-std::unique_ptr<exec::Program> decode_kernel(const std::string& name, const uint8_t* code, uint64_t size, uint64_t entry) {
+std::unique_ptr<exec::Program> decode_kernel(const std::string& name, const uint8_t* code, uint64_t size,
+                                             uint64_t entry) {
   return Decoder(name, code, size).run(entry);
 }
 

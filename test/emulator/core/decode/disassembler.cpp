@@ -37,7 +37,8 @@ class Llvm {
     for (const char* name : {"librocm_sysdeps_z.so.1", "librocm_sysdeps_zstd.so.1"}) {
       if (dlopen(name, RTLD_NOW | RTLD_LOCAL) != nullptr) continue;
       const std::string stub = own_directory() + "/" + name;
-      if (dlopen(stub.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) fail(std::string(dlerror()) + "; rebuild the emulator");
+      if (dlopen(stub.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr)
+        fail(std::string(dlerror()) + "; rebuild the emulator");
     }
     // DEEPBIND and LOCAL: FlyDSL's MLIR and torch bring LLVMs of their own into the process.
     void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
@@ -47,13 +48,13 @@ class Llvm {
       if (address == nullptr) fail(std::string(path) + " has no " + name);
       return address;
     };
-    for (const char* name : {"LLVMInitializeAMDGPUTargetInfo", "LLVMInitializeAMDGPUTarget", "LLVMInitializeAMDGPUTargetMC",
-                             "LLVMInitializeAMDGPUDisassembler"}) {
+    for (const char* name : {"LLVMInitializeAMDGPUTargetInfo", "LLVMInitializeAMDGPUTarget",
+                             "LLVMInitializeAMDGPUTargetMC", "LLVMInitializeAMDGPUDisassembler"}) {
       reinterpret_cast<void (*)()>(symbol(name))();
     }
     using Create = Context (*)(const char*, const char*, const char*, void*, int, void*, void*);
-    context_ = reinterpret_cast<Create>(symbol("LLVMCreateDisasmCPUFeatures"))("amdgcn-amd-amdhsa", "gfx950", "", nullptr, 0,
-                                                                              nullptr, nullptr);
+    context_ = reinterpret_cast<Create>(symbol("LLVMCreateDisasmCPUFeatures"))("amdgcn-amd-amdhsa", "gfx950", "",
+                                                                               nullptr, 0, nullptr, nullptr);
     if (context_ == nullptr) fail(std::string(path) + " knows no gfx950");
     step_ = reinterpret_cast<Step>(symbol("LLVMDisasmInstruction"));
   }

@@ -12,13 +12,13 @@ namespace gfx950::decode {
 struct ParsedOperand {
   enum class Kind { vector, scalar, integer, real, off, named, call };
   Kind kind = Kind::named;
-  uint16_t reg = 0;     // vector: row, acc from 256; scalar: hardware number
-  uint16_t count = 1;   // registers
+  uint16_t reg = 0;    // vector: row, acc from 256; scalar: hardware number
+  uint16_t count = 1;  // registers
   int64_t integer = 0;
   double real = 0;
-  bool hex = false;     // printed as 0x...: a literal, not an inline constant
+  bool hex = false;  // printed as 0x...: a literal, not an inline constant
   bool neg = false, abs = false, sext = false;
-  std::string name;     // named: as printed; call: "name(" without arguments
+  std::string name;                    // named: as printed; call: "name(" without arguments
   std::vector<std::string> arguments;  // call
 };
 

@@ -12,8 +12,28 @@
 namespace gfx950::exec {
 
 enum class Atomic : uint8_t {
-  swap, cmpswap, add, sub, smin, umin, smax, umax, and_, or_, xor_, inc, dec, add_f32, add_f64, pk_add_f16, pk_add_bf16,
-  min_f64, max_f64, min_f32, max_f32, rsub,
+  swap,
+  cmpswap,
+  add,
+  sub,
+  smin,
+  umin,
+  smax,
+  umax,
+  and_,
+  or_,
+  xor_,
+  inc,
+  dec,
+  add_f32,
+  add_f64,
+  pk_add_f16,
+  pk_add_bf16,
+  min_f64,
+  max_f64,
+  min_f32,
+  max_f32,
+  rsub,
 };
 
 template <class U>
@@ -35,26 +55,46 @@ U combine(Atomic op, U old, U x, U compare) {
     return u;
   };
   switch (op) {
-    case Atomic::swap: return x;
-    case Atomic::cmpswap: return old == compare ? x : old;
-    case Atomic::add: return old + x;
-    case Atomic::sub: return old - x;
-    case Atomic::rsub: return x - old;
-    case Atomic::smin: return static_cast<S>(old) < static_cast<S>(x) ? old : x;
-    case Atomic::umin: return old < x ? old : x;
-    case Atomic::smax: return static_cast<S>(old) > static_cast<S>(x) ? old : x;
-    case Atomic::umax: return old > x ? old : x;
-    case Atomic::and_: return old & x;
-    case Atomic::or_: return old | x;
-    case Atomic::xor_: return old ^ x;
-    case Atomic::inc: return old >= x ? 0 : old + 1;
-    case Atomic::dec: return old == 0 || old > x ? x : old - 1;
-    case Atomic::add_f32: return bits(as_float(old) + as_float(x));
-    case Atomic::min_f32: return as_float(x) < as_float(old) ? x : old;
-    case Atomic::max_f32: return as_float(x) > as_float(old) ? x : old;
-    case Atomic::add_f64: return bits(as_double(old) + as_double(x));
-    case Atomic::min_f64: return as_double(x) < as_double(old) ? x : old;
-    case Atomic::max_f64: return as_double(x) > as_double(old) ? x : old;
+    case Atomic::swap:
+      return x;
+    case Atomic::cmpswap:
+      return old == compare ? x : old;
+    case Atomic::add:
+      return old + x;
+    case Atomic::sub:
+      return old - x;
+    case Atomic::rsub:
+      return x - old;
+    case Atomic::smin:
+      return static_cast<S>(old) < static_cast<S>(x) ? old : x;
+    case Atomic::umin:
+      return old < x ? old : x;
+    case Atomic::smax:
+      return static_cast<S>(old) > static_cast<S>(x) ? old : x;
+    case Atomic::umax:
+      return old > x ? old : x;
+    case Atomic::and_:
+      return old & x;
+    case Atomic::or_:
+      return old | x;
+    case Atomic::xor_:
+      return old ^ x;
+    case Atomic::inc:
+      return old >= x ? 0 : old + 1;
+    case Atomic::dec:
+      return old == 0 || old > x ? x : old - 1;
+    case Atomic::add_f32:
+      return bits(as_float(old) + as_float(x));
+    case Atomic::min_f32:
+      return as_float(x) < as_float(old) ? x : old;
+    case Atomic::max_f32:
+      return as_float(x) > as_float(old) ? x : old;
+    case Atomic::add_f64:
+      return bits(as_double(old) + as_double(x));
+    case Atomic::min_f64:
+      return as_double(x) < as_double(old) ? x : old;
+    case Atomic::max_f64:
+      return as_double(x) > as_double(old) ? x : old;
     case Atomic::pk_add_f16:
     case Atomic::pk_add_bf16: {
       const numeric::Format& format = op == Atomic::pk_add_f16 ? numeric::f16 : numeric::bf16;
@@ -63,8 +103,8 @@ U combine(Atomic op, U old, U x, U compare) {
         const uint32_t a = static_cast<uint32_t>(old >> (16 * half)) & 0xffff;
         const uint32_t b = static_cast<uint32_t>(x >> (16 * half)) & 0xffff;
         const float sum = numeric::to_f32(format, a) + numeric::to_f32(format, b);
-        result |= static_cast<U>(numeric::from_f32(format, sum, numeric::Rounding::nearest_even,
-                                                   numeric::Overflow::to_infinity))
+        result |= static_cast<U>(
+                      numeric::from_f32(format, sum, numeric::Rounding::nearest_even, numeric::Overflow::to_infinity))
                   << (16 * half);
       }
       return result;

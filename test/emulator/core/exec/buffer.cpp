@@ -12,13 +12,14 @@ using decode::ParsedOperand;
 
 enum : uint8_t { kOffen = 1, kIdxen = 2, kReturns = 4 };
 
-// Splits lanes: `lanes.on` lie in the buffer whole, `partly` have some dwords inside, the rest read zero and store nothing.
+// Splits lanes: `lanes.on` lie in the buffer whole, `partly` have some dwords inside, the rest read zero and store
+// nothing.
 struct BufferAccess {
   LaneAddresses lanes;
   uint64_t exec = 0;
   uint64_t partly = 0;
-  u64 base = 0;                       // with the scalar offset
-  u64 limit = 0;                      // bytes from base that are inside
+  u64 base = 0;   // with the scalar offset
+  u64 limit = 0;  // bytes from base that are inside
   alignas(64) u64 offset[kLanes];
 };
 
@@ -228,7 +229,7 @@ void register_buffer(Registry& r) {
   r["buffer_store_byte_d16_hi"] = entry(store_part<Element::u8_high>, Ty::b32, 1);
   r["buffer_store_short"] = entry(store_part<Element::u16>, Ty::b32, 1);
   r["buffer_store_short_d16_hi"] = entry(store_part<Element::u16_high>, Ty::b32, 1);
-#define INTEGER(op, name)              \
+#define INTEGER(op, name)               \
   add_atomic<u32, Atomic::op>(r, name); \
   add_atomic<u64, Atomic::op>(r, name "_x2")
   INTEGER(swap, "swap");

@@ -99,7 +99,8 @@ Operand Builder::scalar_source(const ParsedOperand& o, Ty type) const {
         return out;
       }
       refuse("operand '" + o.name + "' is not modelled");
-    default: refuse("expected a scalar operand");
+    default:
+      refuse("expected a scalar operand");
   }
 }
 
@@ -107,8 +108,8 @@ void Builder::vector_source(Inst& in, int k, const ParsedOperand& o, Ty type) {
   Operand& out = in.src[k];
   if (o.kind == ParsedOperand::Kind::vector) {
     if (type == Ty::mask) refuse("a vector register where a lane mask is expected");
-    if (o.count != words_of(type)) refuse("operand of " + std::to_string(o.count) + " vector registers, expected " +
-                                          std::to_string(words_of(type)));
+    if (o.count != words_of(type))
+      refuse("operand of " + std::to_string(o.count) + " vector registers, expected " + std::to_string(words_of(type)));
     out.kind = Operand::Kind::vector;
     out.reg = o.reg;
     out.type = type;

@@ -43,8 +43,10 @@ void lanes2(u32* d, u32* flag, const u32* a, const u32* b, const u32* c) {
   const F& f = stateless<F>();
   for (int i = 0; i < kLanes; ++i) {
     bool set = false;
-    const auto value = C == Ty::none ? f(Lane<A>::load(a, i), Lane<B>::load(b, i), typename Lane<C == Ty::none ? Ty::u32 : C>::Value{}, set)
-                                     : f(Lane<A>::load(a, i), Lane<B>::load(b, i), Lane<C == Ty::none ? Ty::u32 : C>::load(c, i), set);
+    const auto value =
+        C == Ty::none
+            ? f(Lane<A>::load(a, i), Lane<B>::load(b, i), typename Lane < C == Ty::none ? Ty::u32 : C > ::Value{}, set)
+            : f(Lane<A>::load(a, i), Lane<B>::load(b, i), Lane < C == Ty::none ? Ty::u32 : C > ::load(c, i), set);
     Lane<D>::store(d, i, value);
     flag[i] = set ? ~u32{0} : 0;
   }
@@ -109,7 +111,8 @@ V div_scale(V s, V denominator, V numerator, bool& flag) {
     const bool small_quotient = quotient != 0 && std::fabs(quotient) < std::numeric_limits<V>::min();
     if (small_reciprocal && small_quotient) {
       flag = true;
-      if (s == denominator) d = std::ldexp(s, -F::kScale);  // the pseudocode has "+", which overflows: NaN from there on
+      if (s == denominator)
+        d = std::ldexp(s, -F::kScale);  // the pseudocode has "+", which overflows: NaN from there on
     } else if (small_reciprocal) {
       d = std::ldexp(s, -F::kScale);
     } else if (small_quotient) {
@@ -122,9 +125,9 @@ V div_scale(V s, V denominator, V numerator, bool& flag) {
   return d;
 }
 
-// div_fmas undoes what div_scale did in the lanes that it flagged in VCC: it had scaled the denominator up when the quotient is
-// large, the numerator when it is tiny, which the exponent of the estimate (the third source) tells. AMD's pseudocode has
-// 2^32 (f32) and 2^64 (f64) here, with which a division comes out wrong.
+// div_fmas undoes what div_scale did in the lanes that it flagged in VCC: it had scaled the denominator up when the
+// quotient is large, the numerator when it is tiny, which the exponent of the estimate (the third source) tells. AMD's
+// pseudocode has 2^32 (f32) and 2^64 (f64) here, with which a division comes out wrong.
 template <class V, Ty T>
 void run_div_fmas(Wave& w, const Inst& in) {
   Prepared sources;
@@ -193,25 +196,29 @@ void register_carry(Registry& r) {
   r["v_addc_co_u32"] = two_results<Ty::u32, Ty::u32, Ty::u32, Ty::mask>(add);
   r["v_subb_co_u32"] = two_results<Ty::u32, Ty::u32, Ty::u32, Ty::mask>(sub);
   r["v_subbrev_co_u32"] = two_results<Ty::u32, Ty::u32, Ty::u32, Ty::mask>(subrev);
-  r["v_mad_u64_u32"] = two_results<Ty::u64, Ty::u32, Ty::u32, Ty::u64>([](u32 a, u32 b, u64 c, bool& carry) {
-    const u64 product = u64(a) * b;
-    const u64 x = product + c;
-    carry = x < product;
-    return x;
-  }, 4);
-  r["v_mad_i64_i32"] = two_results<Ty::i64, Ty::i32, Ty::i32, Ty::i64>([](i32 a, i32 b, i64 c, bool& carry) {
-    i64 x;
-    carry = __builtin_add_overflow(i64(a) * b, c, &x);
-    return x;
-  }, 4);
+  r["v_mad_u64_u32"] = two_results<Ty::u64, Ty::u32, Ty::u32, Ty::u64>(
+      [](u32 a, u32 b, u64 c, bool& carry) {
+        const u64 product = u64(a) * b;
+        const u64 x = product + c;
+        carry = x < product;
+        return x;
+      },
+      4);
+  r["v_mad_i64_i32"] = two_results<Ty::i64, Ty::i32, Ty::i32, Ty::i64>(
+      [](i32 a, i32 b, i64 c, bool& carry) {
+        i64 x;
+        carry = __builtin_add_overflow(i64(a) * b, c, &x);
+        return x;
+      },
+      4);
   r["v_div_scale_f32"] = two_results<Ty::f32, Ty::f32, Ty::f32, Ty::f32>(
       [](float a, float b, float c, bool& flag) { return div_scale(a, b, c, flag); });
   r["v_div_scale_f64"] = two_results<Ty::f64, Ty::f64, Ty::f64, Ty::f64>(
       [](double a, double b, double c, bool& flag) { return div_scale(a, b, c, flag); });
-  r["v_div_fixup_f32"] = lane_op<Ty::f32, Ty::f32, Ty::f32, Ty::f32>(
-      [](float q, float b, float a) { return div_fixup(q, b, a); });
-  r["v_div_fixup_f64"] = lane_op<Ty::f64, Ty::f64, Ty::f64, Ty::f64>(
-      [](double q, double b, double a) { return div_fixup(q, b, a); });
+  r["v_div_fixup_f32"] =
+      lane_op<Ty::f32, Ty::f32, Ty::f32, Ty::f32>([](float q, float b, float a) { return div_fixup(q, b, a); });
+  r["v_div_fixup_f64"] =
+      lane_op<Ty::f64, Ty::f64, Ty::f64, Ty::f64>([](double q, double b, double a) { return div_fixup(q, b, a); });
   Entry e = lane_op<Ty::f32, Ty::f32, Ty::f32, Ty::f32>([](float a, float b, float c) { return std::fma(a, b, c); });
   e.build = build_div_fmas;
   e.fast = run_div_fmas<float, Ty::f32>;

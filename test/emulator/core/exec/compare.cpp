@@ -99,7 +99,8 @@ void floats(Registry& r, const char* type) {
   both<T>(r, "tru", type, [](V, V) { return ~u32{0}; });
 }
 
-// Bits of the class mask, from bit 0: signaling NaN, quiet NaN, -inf, -normal, -denormal, -0, +0, +denormal, +normal, +inf.
+// Bits of the class mask, from bit 0: signaling NaN, quiet NaN, -inf, -normal, -denormal, -0, +0, +denormal, +normal,
+// +inf.
 u32 classify(u64 bits, int mantissa_bits, int exponent_bits) {
   const u64 mantissa = bits & ((u64{1} << mantissa_bits) - 1);
   const u64 exponent = bits >> mantissa_bits & ((u64{1} << exponent_bits) - 1);

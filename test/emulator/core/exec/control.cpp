@@ -94,12 +94,24 @@ void build_time(Builder& b, const Parsed& p, const Entry& e, Inst& in) {
 
 void register_control(Registry& r) {
   r["s_branch"] = branch(jump);
-  r["s_cbranch_scc0"] = branch([](Wave& w, const Inst& in) { if (w.scc == 0) jump(w, in); });
-  r["s_cbranch_scc1"] = branch([](Wave& w, const Inst& in) { if (w.scc != 0) jump(w, in); });
-  r["s_cbranch_vccz"] = branch([](Wave& w, const Inst& in) { if (w.read64(kVcc) == 0) jump(w, in); });
-  r["s_cbranch_vccnz"] = branch([](Wave& w, const Inst& in) { if (w.read64(kVcc) != 0) jump(w, in); });
-  r["s_cbranch_execz"] = branch([](Wave& w, const Inst& in) { if (w.exec() == 0) jump(w, in); });
-  r["s_cbranch_execnz"] = branch([](Wave& w, const Inst& in) { if (w.exec() != 0) jump(w, in); });
+  r["s_cbranch_scc0"] = branch([](Wave& w, const Inst& in) {
+    if (w.scc == 0) jump(w, in);
+  });
+  r["s_cbranch_scc1"] = branch([](Wave& w, const Inst& in) {
+    if (w.scc != 0) jump(w, in);
+  });
+  r["s_cbranch_vccz"] = branch([](Wave& w, const Inst& in) {
+    if (w.read64(kVcc) == 0) jump(w, in);
+  });
+  r["s_cbranch_vccnz"] = branch([](Wave& w, const Inst& in) {
+    if (w.read64(kVcc) != 0) jump(w, in);
+  });
+  r["s_cbranch_execz"] = branch([](Wave& w, const Inst& in) {
+    if (w.exec() == 0) jump(w, in);
+  });
+  r["s_cbranch_execnz"] = branch([](Wave& w, const Inst& in) {
+    if (w.exec() != 0) jump(w, in);
+  });
   r["s_endpgm"] = plain(0, [](Wave& w, const Inst&) { w.status = Status::ended; });
   r["s_barrier"] = plain(0, [](Wave& w, const Inst&) { w.status = Status::at_barrier; });
   r["s_sleep"] = plain(1, [](Wave& w, const Inst&) { w.status = Status::yielded; });
@@ -112,9 +124,12 @@ void register_control(Registry& r) {
   r["s_dcache_wb"] = plain(0, nothing);
   r["buffer_wbl2"] = plain(0, nothing);
   r["buffer_inv"] = plain(0, nothing);
-  r["s_sethalt"] = plain(1, [](Wave& w, const Inst& in) { if (in.offset != 0) fail_unsupported(w, in, "the wave halted itself"); });
+  r["s_sethalt"] = plain(1, [](Wave& w, const Inst& in) {
+    if (in.offset != 0) fail_unsupported(w, in, "the wave halted itself");
+  });
   r["s_trap"] = plain(1, [](Wave& w, const Inst& in) {
-    fail_unsupported(w, in, "the kernel trapped (trap " + std::to_string(in.offset & 0xff) + ": an assertion or abort)");
+    fail_unsupported(w, in,
+                     "the kernel trapped (trap " + std::to_string(in.offset & 0xff) + ": an assertion or abort)");
   });
   // MSG_DEALLOC_VGPRS and MSG_INTERRUPT: the host side of printf and abort, which nothing here serves.
   r["s_sendmsg"] = plain(1, [](Wave& w, const Inst& in) {
@@ -138,9 +153,7 @@ void register_control(Registry& r) {
   e = Entry{};
   e.build = build_time;
   // The wave's instructions so far, by time slices: never falls, and pretends to be no real clock.
-  e.fast = [](Wave& w, const Inst& in) {
-    w.write64(in.dst, w.steps);
-  };
+  e.fast = [](Wave& w, const Inst& in) { w.write64(in.dst, w.steps); };
   r["s_memtime"] = r["s_memrealtime"] = e;
   e = Entry{};
   e.build = build_getreg;

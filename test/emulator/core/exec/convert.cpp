@@ -54,14 +54,20 @@ void register_single(Registry& r) {
   r["v_cvt_f64_u32"] = lane_op<Ty::f64, Ty::u32>([](u32 a) { return static_cast<double>(a); });
   r["v_cvt_i32_f64"] = lane_op<Ty::i32, Ty::f64>([](double a) { return saturate_i32(a); });
   r["v_cvt_u32_f64"] = lane_op<Ty::u32, Ty::f64>([](double a) { return saturate_u32(a); });
-  r["v_cvt_f32_ubyte0"] = lane_op<Ty::f32, Ty::u32>([](u32 a) { return static_cast<float>(static_cast<i32>(a & 0xff)); });
-  r["v_cvt_f32_ubyte1"] = lane_op<Ty::f32, Ty::u32>([](u32 a) { return static_cast<float>(static_cast<i32>(a >> 8 & 0xff)); });
-  r["v_cvt_f32_ubyte2"] = lane_op<Ty::f32, Ty::u32>([](u32 a) { return static_cast<float>(static_cast<i32>(a >> 16 & 0xff)); });
-  r["v_cvt_f32_ubyte3"] = lane_op<Ty::f32, Ty::u32>([](u32 a) { return static_cast<float>(static_cast<i32>(a >> 24)); });
+  r["v_cvt_f32_ubyte0"] =
+      lane_op<Ty::f32, Ty::u32>([](u32 a) { return static_cast<float>(static_cast<i32>(a & 0xff)); });
+  r["v_cvt_f32_ubyte1"] =
+      lane_op<Ty::f32, Ty::u32>([](u32 a) { return static_cast<float>(static_cast<i32>(a >> 8 & 0xff)); });
+  r["v_cvt_f32_ubyte2"] =
+      lane_op<Ty::f32, Ty::u32>([](u32 a) { return static_cast<float>(static_cast<i32>(a >> 16 & 0xff)); });
+  r["v_cvt_f32_ubyte3"] =
+      lane_op<Ty::f32, Ty::u32>([](u32 a) { return static_cast<float>(static_cast<i32>(a >> 24)); });
   r["v_cvt_f16_u16"] = lane_op<Ty::f16, Ty::u16>([](uint16_t a) { return static_cast<float>(a); });
   r["v_cvt_f16_i16"] = lane_op<Ty::f16, Ty::i16>([](int16_t a) { return static_cast<float>(a); });
-  r["v_cvt_u16_f16"] = lane_op<Ty::u16, Ty::f16>([](float a) { return static_cast<uint16_t>(clamp_integer(a, 0.0f, 65535.0f)); });
-  r["v_cvt_i16_f16"] = lane_op<Ty::i16, Ty::f16>([](float a) { return static_cast<int16_t>(clamp_integer(a, -32768.0f, 32767.0f)); });
+  r["v_cvt_u16_f16"] =
+      lane_op<Ty::u16, Ty::f16>([](float a) { return static_cast<uint16_t>(clamp_integer(a, 0.0f, 65535.0f)); });
+  r["v_cvt_i16_f16"] =
+      lane_op<Ty::i16, Ty::f16>([](float a) { return static_cast<int16_t>(clamp_integer(a, -32768.0f, 32767.0f)); });
   r["v_cvt_f32_bf16"] = lane_op<Ty::f32, Ty::b16>([](uint16_t a) { return numeric::float_of(u32(a) << 16); });
 }
 
@@ -99,12 +105,16 @@ void register_packs(Registry& r) {
   r["v_cvt_pk_f16_f32"] = pack_entry<PackF16<_MM_FROUND_TO_NEAREST_INT>>();
   r["v_cvt_pkrtz_f16_f32"] = pack_entry<PackF16<_MM_FROUND_TO_ZERO>>();
   // Two results in one half of the destination, chosen by the last bit of op_sel.
-  r["v_cvt_pk_fp8_f32"] = lane_op<Ty::b16, Ty::f32, Ty::f32>([](float a, float b) {
-    return static_cast<uint16_t>(to_small(numeric::fp8, a) | to_small(numeric::fp8, b) << 8);
-  }, kPreservesHigh);
-  r["v_cvt_pk_bf8_f32"] = lane_op<Ty::b16, Ty::f32, Ty::f32>([](float a, float b) {
-    return static_cast<uint16_t>(to_small(numeric::bf8, a) | to_small(numeric::bf8, b) << 8);
-  }, kPreservesHigh);
+  r["v_cvt_pk_fp8_f32"] = lane_op<Ty::b16, Ty::f32, Ty::f32>(
+      [](float a, float b) {
+        return static_cast<uint16_t>(to_small(numeric::fp8, a) | to_small(numeric::fp8, b) << 8);
+      },
+      kPreservesHigh);
+  r["v_cvt_pk_bf8_f32"] = lane_op<Ty::b16, Ty::f32, Ty::f32>(
+      [](float a, float b) {
+        return static_cast<uint16_t>(to_small(numeric::bf8, a) | to_small(numeric::bf8, b) << 8);
+      },
+      kPreservesHigh);
   r["v_cvt_f32_fp8"] = lane_op<Ty::f32, Ty::b32>([](u32 a) { return numeric::to_f32(numeric::fp8, a & 0xff); });
   r["v_cvt_f32_bf8"] = lane_op<Ty::f32, Ty::b32>([](u32 a) { return numeric::to_f32(numeric::bf8, a & 0xff); });
   r["v_cvt_pk_i16_i32"] = lane_op<Ty::b32, Ty::i32, Ty::i32>([](i32 a, i32 b) {
@@ -117,7 +127,8 @@ void register_packs(Registry& r) {
   });
 }
 
-// ---- stochastic rounding to a byte: op_sel's last two bits name the byte of the destination ---------------------------------
+// ---- stochastic rounding to a byte: op_sel's last two bits name the byte of the destination
+// ---------------------------------
 
 template <const numeric::Format& Format>
 void run_sr(Wave& w, const Inst& in) {
@@ -145,7 +156,8 @@ void build_sr(Builder& b, const decode::Parsed& p, const Entry& e, Inst& in) {
   in.fn = e.fast;
 }
 
-// ---- bytes of a register to f32 pairs: v_cvt_pk_f32_fp8, word chosen by op_sel or SDWA ---------------------------------------
+// ---- bytes of a register to f32 pairs: v_cvt_pk_f32_fp8, word chosen by op_sel or SDWA
+// ---------------------------------------
 
 template <const numeric::Format& Format>
 void run_unpack2(Wave& w, const Inst& in) {

@@ -130,8 +130,10 @@ void register_convert_scaled(Registry& r) {
   unpack<numeric::fp4>(r, "fp4", kSourceByte);
   unpack<numeric::fp8>(r, "fp8", kSourceWord);
   unpack<numeric::bf8>(r, "bf8", kSourceWord);
-  r["v_cvt_scalef32_f32_fp8"] = scaled(run_unpack<numeric::fp8, Wide::f32, 1>, Ty::b32, Ty::b32, Ty::f32, Ty::none, kSourceByte);
-  r["v_cvt_scalef32_f32_bf8"] = scaled(run_unpack<numeric::bf8, Wide::f32, 1>, Ty::b32, Ty::b32, Ty::f32, Ty::none, kSourceByte);
+  r["v_cvt_scalef32_f32_fp8"] =
+      scaled(run_unpack<numeric::fp8, Wide::f32, 1>, Ty::b32, Ty::b32, Ty::f32, Ty::none, kSourceByte);
+  r["v_cvt_scalef32_f32_bf8"] =
+      scaled(run_unpack<numeric::bf8, Wide::f32, 1>, Ty::b32, Ty::b32, Ty::f32, Ty::none, kSourceByte);
   r["v_cvt_scalef32_pk_fp4_f32"] = scaled(run_pack_fp4<Wide::f32>, Ty::b32, Ty::f32, Ty::f32, Ty::f32, kResultByte);
   r["v_cvt_scalef32_pk_fp4_f16"] = scaled(run_pack_fp4<Wide::f16>, Ty::b32, Ty::b32, Ty::f32, Ty::none, kResultByte);
   r["v_cvt_scalef32_pk_fp4_bf16"] = scaled(run_pack_fp4<Wide::bf16>, Ty::b32, Ty::b32, Ty::f32, Ty::none, kResultByte);

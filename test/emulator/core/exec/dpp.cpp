@@ -27,22 +27,36 @@ int source_lane(uint32_t control, int lane) {
   const int amount = static_cast<int>(control & 15);
   if (control <= kQuadPermLast) return (lane & ~3) | static_cast<int>(control >> (2 * (lane & 3)) & 3);
   switch (control & 0x1f0) {
-    case kRowShl: return in_row + amount < 16 ? lane + amount : -1;
-    case kRowShr: return in_row - amount >= 0 ? lane - amount : -1;
-    case kRowRor: return row | ((in_row - amount) & 15);
-    case kRowNewBcast: return row | amount;
-    default: break;
+    case kRowShl:
+      return in_row + amount < 16 ? lane + amount : -1;
+    case kRowShr:
+      return in_row - amount >= 0 ? lane - amount : -1;
+    case kRowRor:
+      return row | ((in_row - amount) & 15);
+    case kRowNewBcast:
+      return row | amount;
+    default:
+      break;
   }
   switch (control) {
-    case kWaveShl: return lane < 63 ? lane + 1 : -1;
-    case kWaveRol: return (lane + 1) & 63;
-    case kWaveShr: return lane - 1;
-    case kWaveRor: return (lane - 1) & 63;
-    case kRowMirror: return row | (15 - in_row);
-    case kRowHalfMirror: return (lane & ~7) | (7 - (lane & 7));
-    case kRowBcast15: return row > 0 ? row - 1 : -1;   // lane 15 of the row before
-    case kRowBcast31: return lane >= 32 ? 31 : -1;
-    default: return -1;
+    case kWaveShl:
+      return lane < 63 ? lane + 1 : -1;
+    case kWaveRol:
+      return (lane + 1) & 63;
+    case kWaveShr:
+      return lane - 1;
+    case kWaveRor:
+      return (lane - 1) & 63;
+    case kRowMirror:
+      return row | (15 - in_row);
+    case kRowHalfMirror:
+      return (lane & ~7) | (7 - (lane & 7));
+    case kRowBcast15:
+      return row > 0 ? row - 1 : -1;  // lane 15 of the row before
+    case kRowBcast31:
+      return lane >= 32 ? 31 : -1;
+    default:
+      return -1;
   }
 }
 
@@ -56,9 +70,12 @@ bool dpp_supported(uint32_t dpp) {
   switch (control & 0x1f0) {
     case kRowShl:
     case kRowShr:
-    case kRowRor: return amount != 0;
-    case kRowNewBcast: return true;
-    default: break;
+    case kRowRor:
+      return amount != 0;
+    case kRowNewBcast:
+      return true;
+    default:
+      break;
   }
   return control == kWaveShl || control == kWaveRol || control == kWaveShr || control == kWaveRor ||
          (control >= kRowMirror && control <= kRowBcast31);

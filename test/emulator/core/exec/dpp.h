@@ -19,8 +19,8 @@ struct DppMap {
 };
 DppMap dpp_map(uint32_t dpp);
 
-// out[l] = row[source lane of l] for `words` rows. A source that is absent or off in EXEC gives 0 under BOUND_CTRL. Returns
-// the lanes that may be written: a valid source (or BOUND_CTRL), and selected.
+// out[l] = row[source lane of l] for `words` rows. A source that is absent or off in EXEC gives 0 under BOUND_CTRL.
+// Returns the lanes that may be written: a valid source (or BOUND_CTRL), and selected.
 uint64_t dpp_move(const Wave& w, const DppMap& map, const uint32_t* row, uint32_t* out, int words);
 
 }  // namespace gfx950::exec

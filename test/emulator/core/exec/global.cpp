@@ -32,8 +32,9 @@ void scratch_addresses(Wave& w, const Inst& in, LaneAddresses& out, unsigned byt
     const u32 lane_offset = in.src[0].kind == Operand::Kind::vector ? w.v[in.src[0].reg][i] : 0;
     const int64_t offset = static_cast<int64_t>(base) + lane_offset + in.offset;
     if ((out.on >> i & 1) != 0 && (offset < 0 || offset + bytes > w.scratch_size)) {
-      fail_fault(w, in, "lane " + std::to_string(i) + " accesses scratch byte " + std::to_string(offset) +
-                            "; a lane has " + std::to_string(w.scratch_size));
+      fail_fault(w, in,
+                 "lane " + std::to_string(i) + " accesses scratch byte " + std::to_string(offset) + "; a lane has " +
+                     std::to_string(w.scratch_size));
     }
     out.at[i] = static_cast<int64_t>(reinterpret_cast<uintptr_t>(w.scratch)) +
                 static_cast<int64_t>(i) * w.scratch_size + offset;
@@ -90,7 +91,8 @@ void atomic(Wave& w, const Inst& in) {
 enum class Space : uint8_t { global, flat, scratch };
 enum class Form : uint8_t { load, store, atomic, lds };
 
-void build_address(Builder& b, const Parsed& p, Inst& in, const ParsedOperand& vector, const ParsedOperand* scalar, Space space) {
+void build_address(Builder& b, const Parsed& p, Inst& in, const ParsedOperand& vector, const ParsedOperand* scalar,
+                   Space space) {
   const bool has_base = scalar != nullptr && scalar->kind != ParsedOperand::Kind::off;
   if (has_base) {
     in.src[1].kind = Operand::Kind::scalar;
@@ -176,8 +178,8 @@ void add_atomic(Registry& r, const std::string& prefix, Space space, const char*
 }
 
 void register_atomics(Registry& r, const std::string& prefix, Space space) {
-#define INTEGER(op, name)                                    \
-  add_atomic<u32, Atomic::op>(r, prefix, space, name);       \
+#define INTEGER(op, name)                              \
+  add_atomic<u32, Atomic::op>(r, prefix, space, name); \
   add_atomic<u64, Atomic::op>(r, prefix, space, name "_x2")
   INTEGER(swap, "swap");
   INTEGER(cmpswap, "cmpswap");

@@ -27,8 +27,9 @@ void check_range(Wave& w, const Inst& in, const u32* address, u32 offset, u32 by
   for_each_lane(w.exec(), [&](int lane) {
     const u64 at = static_cast<u64>(address[lane]) + offset;
     if (at + bytes > w.lds_size) {
-      fail_fault(w, in, "lane " + std::to_string(lane) + " accesses LDS bytes " + std::to_string(at) + " to " +
-                            std::to_string(at + bytes - 1) + "; the workgroup has " + std::to_string(w.lds_size));
+      fail_fault(w, in,
+                 "lane " + std::to_string(lane) + " accesses LDS bytes " + std::to_string(at) + " to " +
+                     std::to_string(at + bytes - 1) + "; the workgroup has " + std::to_string(w.lds_size));
     }
   });
 }
@@ -174,7 +175,8 @@ void ds_read_tr(Wave& w, const Inst& in) {
   w.counts.lds_bytes += 8 * kLanes;
 }
 
-// ---- lane exchange ----------------------------------------------------------------------------------------------------
+// ---- lane exchange
+// ----------------------------------------------------------------------------------------------------
 
 void ds_bpermute(Wave& w, const Inst& in) {
   alignas(64) u32 out[kLanes];
@@ -214,7 +216,8 @@ void ds_swizzle(Wave& w, const Inst& in) {
   write_rows(w, w.v[in.dst], out, 1);
 }
 
-// ---- atomics ----------------------------------------------------------------------------------------------------------
+// ---- atomics
+// ----------------------------------------------------------------------------------------------------------
 
 // in.flags: 1 if the old value is returned; in.cost unused.
 template <class U, Atomic Op>
@@ -223,14 +226,16 @@ void ds_atomic(Wave& w, const Inst& in) {
   check_range(w, in, address, static_cast<u32>(in.offset), sizeof(U));
   auto read = [&](int k, int lane) {
     const u32* row = w.v[in.src[k].reg];
-    return sizeof(U) == 8 ? static_cast<U>(row[lane] | static_cast<u64>(row[kLanes + lane]) << 32) : static_cast<U>(row[lane]);
+    return sizeof(U) == 8 ? static_cast<U>(row[lane] | static_cast<u64>(row[kLanes + lane]) << 32)
+                          : static_cast<U>(row[lane]);
   };
   for_each_lane(w.exec(), [&](int i) {
     u8* at = w.lds + address[i] + static_cast<u32>(in.offset);
     U old;
     std::memcpy(&old, at, sizeof(U));
     // ds_cmpst: the comparand first, then the new value.
-    const U next = Op == Atomic::cmpswap ? combine<U>(Op, old, read(2, i), read(1, i)) : combine<U>(Op, old, read(1, i), 0);
+    const U next =
+        Op == Atomic::cmpswap ? combine<U>(Op, old, read(2, i), read(1, i)) : combine<U>(Op, old, read(1, i), 0);
     std::memcpy(at, &next, sizeof(U));
     if ((in.flags & 1) != 0) {
       w.v[in.dst][i] = static_cast<u32>(old);
@@ -240,9 +245,11 @@ void ds_atomic(Wave& w, const Inst& in) {
   w.counts.lds_bytes += sizeof(U) * kLanes;
 }
 
-// ---- building ---------------------------------------------------------------------------------------------------------
+// ---- building
+// ---------------------------------------------------------------------------------------------------------
 
-// Entry: words of each data operand in src types; dst type none for stores; value: unit of offset0/offset1 (0: one offset).
+// Entry: words of each data operand in src types; dst type none for stores; value: unit of offset0/offset1 (0: one
+// offset).
 void build_ds(Builder& b, const Parsed& p, const Entry& e, Inst& in) {
   const size_t first = e.dst == Ty::none ? 0 : 1;
   b.expect_operands(p, first + e.nsrc);

@@ -31,10 +31,11 @@ void run(Wave& w, const Inst& in) {
     alignas(64) uint32_t buffer[2][kLanes];
     const uint32_t* a = scale_row(w, m, 0, buffer[0]);
     const uint32_t* b = scale_row(w, m, 1, buffer[1]);
-    mfma_execute(m.op, &w.v[in.src[0].reg], &w.v[in.src[1].reg], c, in.src[2].value, &w.v[in.dst], a, m.scale_byte[0], b,
-                 m.scale_byte[1]);
+    mfma_execute(m.op, &w.v[in.src[0].reg], &w.v[in.src[1].reg], c, in.src[2].value, &w.v[in.dst], a, m.scale_byte[0],
+                 b, m.scale_byte[1]);
   } else {
-    mfma_execute(m.op, &w.v[in.src[0].reg], &w.v[in.src[1].reg], c, in.src[2].value, &w.v[in.dst], nullptr, 0, nullptr, 0);
+    mfma_execute(m.op, &w.v[in.src[0].reg], &w.v[in.src[1].reg], c, in.src[2].value, &w.v[in.dst], nullptr, 0, nullptr,
+                 0);
   }
 }
 
@@ -46,8 +47,8 @@ bool build_matrix(Builder& b, const Parsed& p, Inst& in) {
   auto field = [&](const char* name) { return static_cast<unsigned>(p.value(name, 0)); };
   Matrix m;
   if (!mfma_describe(p.base, field("cbsz"), field("abid"), field("blgp"), m.op)) {
-    Builder::refuse("not a matrix instruction that is modelled (with cbsz " + std::to_string(field("cbsz")) + ", abid " +
-                    std::to_string(field("abid")) + ", blgp " + std::to_string(field("blgp")) + ")");
+    Builder::refuse("not a matrix instruction that is modelled (with cbsz " + std::to_string(field("cbsz")) +
+                    ", abid " + std::to_string(field("abid")) + ", blgp " + std::to_string(field("blgp")) + ")");
   }
   b.allow_modifiers(p, {"cbsz", "abid", "blgp", "op_sel", "op_sel_hi"});
   b.expect_operands(p, m.op.scaled ? 6 : 4);

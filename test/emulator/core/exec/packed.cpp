@@ -48,7 +48,8 @@ void build_packed(Builder& b, const Parsed& p, const Entry& e, Inst& in) {
   in.fn = e.fast;
 }
 
-// ---- packed f32 -------------------------------------------------------------------------------------------------------
+// ---- packed f32
+// -------------------------------------------------------------------------------------------------------
 
 template <class F, int N>
 void run_pkf32(Wave& w, const Inst& in) {
@@ -133,7 +134,8 @@ void run_pk_mov(Wave& w, const Inst& in) {
   write_rows(w, w.v[in.dst], out, 2);
 }
 
-// ---- packed 16 bits ---------------------------------------------------------------------------------------------------
+// ---- packed 16 bits
+// ---------------------------------------------------------------------------------------------------
 
 // The half of source k that feeds one result, as the element type's row.
 template <Ty T>
@@ -192,7 +194,8 @@ float min_half(float a, float b) {
   return a < b || (a == b && std::signbit(a)) ? a : b;
 }
 
-// ---- v_fma_mix: each source f32, or one half of its register as f16 (op_sel_hi says f16, op_sel which half) -----------------
+// ---- v_fma_mix: each source f32, or one half of its register as f16 (op_sel_hi says f16, op_sel which half)
+// -----------------
 
 template <int Result>  // 0: f32; 1: f16 into the low half; 2: into the high half
 void run_mix(Wave& w, const Inst& in) {
@@ -214,7 +217,8 @@ void run_mix(Wave& w, const Inst& in) {
   }
   alignas(64) u32 out[kLanes];
   for (int i = 0; i < kLanes; ++i) {
-    float x = std::fma(Lane<Ty::f32>::load(wide[0], i), Lane<Ty::f32>::load(wide[1], i), Lane<Ty::f32>::load(wide[2], i));
+    float x =
+        std::fma(Lane<Ty::f32>::load(wide[0], i), Lane<Ty::f32>::load(wide[1], i), Lane<Ty::f32>::load(wide[2], i));
     if (in.clamp != 0) x = x > 0 ? (x < 1 ? x : 1.0f) : 0.0f;
     Lane<Ty::f32>::store(out, i, x);
   }

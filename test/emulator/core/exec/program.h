@@ -13,10 +13,10 @@ namespace gfx950::exec {
 
 struct Program {
   std::string kernel;
-  uint64_t base = 0;               // address of the kernel's first instruction in host memory
-  uint32_t entry = 0;              // index of the first instruction to execute
+  uint64_t base = 0;   // address of the kernel's first instruction in host memory
+  uint32_t entry = 0;  // index of the first instruction to execute
   std::vector<Inst> code;
-  std::vector<uint32_t> offset;    // of each instruction, bytes from `base`
+  std::vector<uint32_t> offset;  // of each instruction, bytes from `base`
   std::vector<std::string> text;
   std::deque<std::shared_ptr<void>> owned;  // what Inst::extra and Inst::rows point to
 

@@ -111,8 +111,14 @@ void register_moves(Registry& r) {
   using i32 = int32_t;
   r["s_mov_b32"] = op<u32, u32>([](Wave&, u32 a) { return a; });
   r["s_mov_b64"] = op<u64, u64>([](Wave&, u64 a) { return a; });
-  r["s_not_b32"] = op<u32, u32>([](Wave& w, u32 a) { w.scc = ~a != 0; return ~a; });
-  r["s_not_b64"] = op<u64, u64>([](Wave& w, u64 a) { w.scc = ~a != 0; return ~a; });
+  r["s_not_b32"] = op<u32, u32>([](Wave& w, u32 a) {
+    w.scc = ~a != 0;
+    return ~a;
+  });
+  r["s_not_b64"] = op<u64, u64>([](Wave& w, u64 a) {
+    w.scc = ~a != 0;
+    return ~a;
+  });
   r["s_brev_b32"] = op<u32, u32>([](Wave&, u32 a) {
     u32 x = 0;
     for (int i = 0; i < 32; ++i) x |= (a >> i & 1) << (31 - i);
@@ -123,10 +129,26 @@ void register_moves(Registry& r) {
     for (int i = 0; i < 64; ++i) x |= (a >> i & 1) << (63 - i);
     return x;
   });
-  r["s_bcnt0_i32_b32"] = op<u32, u32>([](Wave& w, u32 a) { u32 x = 32 - __builtin_popcount(a); w.scc = x != 0; return x; });
-  r["s_bcnt0_i32_b64"] = op<u32, u64>([](Wave& w, u64 a) { u32 x = 64 - __builtin_popcountll(a); w.scc = x != 0; return x; });
-  r["s_bcnt1_i32_b32"] = op<u32, u32>([](Wave& w, u32 a) { u32 x = __builtin_popcount(a); w.scc = x != 0; return x; });
-  r["s_bcnt1_i32_b64"] = op<u32, u64>([](Wave& w, u64 a) { u32 x = __builtin_popcountll(a); w.scc = x != 0; return x; });
+  r["s_bcnt0_i32_b32"] = op<u32, u32>([](Wave& w, u32 a) {
+    u32 x = 32 - __builtin_popcount(a);
+    w.scc = x != 0;
+    return x;
+  });
+  r["s_bcnt0_i32_b64"] = op<u32, u64>([](Wave& w, u64 a) {
+    u32 x = 64 - __builtin_popcountll(a);
+    w.scc = x != 0;
+    return x;
+  });
+  r["s_bcnt1_i32_b32"] = op<u32, u32>([](Wave& w, u32 a) {
+    u32 x = __builtin_popcount(a);
+    w.scc = x != 0;
+    return x;
+  });
+  r["s_bcnt1_i32_b64"] = op<u32, u64>([](Wave& w, u64 a) {
+    u32 x = __builtin_popcountll(a);
+    w.scc = x != 0;
+    return x;
+  });
   r["s_ff0_i32_b32"] = op<u32, u32>([](Wave&, u32 a) { return ~a == 0 ? ~0u : u32(__builtin_ctz(~a)); });
   r["s_ff0_i32_b64"] = op<u32, u64>([](Wave&, u64 a) { return ~a == 0 ? ~0u : u32(__builtin_ctzll(~a)); });
   r["s_ff1_i32_b32"] = op<u32, u32>([](Wave&, u32 a) { return a == 0 ? ~0u : u32(__builtin_ctz(a)); });
@@ -136,7 +158,11 @@ void register_moves(Registry& r) {
   r["s_flbit_i32"] = op<u32, i32>([](Wave&, i32 a) { return a == 0 || a == -1 ? ~0u : u32(__builtin_clrsb(a) + 1); });
   r["s_sext_i32_i8"] = op<i32, u32>([](Wave&, u32 a) { return i32(int8_t(a)); });
   r["s_sext_i32_i16"] = op<i32, u32>([](Wave&, u32 a) { return i32(int16_t(a)); });
-  r["s_abs_i32"] = op<u32, u32>([](Wave& w, u32 a) { u32 x = i32(a) < 0 ? 0u - a : a; w.scc = x != 0; return x; });
+  r["s_abs_i32"] = op<u32, u32>([](Wave& w, u32 a) {
+    u32 x = i32(a) < 0 ? 0u - a : a;
+    w.scc = x != 0;
+    return x;
+  });
   r["s_wqm_b64"] = op<u64, u64>([](Wave& w, u64 a) {
     u64 x = 0;
     for (int i = 0; i < 64; i += 4) x |= (a >> i & 15) != 0 ? u64{15} << i : 0;
@@ -150,25 +176,64 @@ void register_arithmetic(Registry& r) {
   using u64 = uint64_t;
   using i32 = int32_t;
   using i64 = int64_t;
-  r["s_add_u32"] = op<u32, u32, u32>([](Wave& w, u32 a, u32 b) { u64 x = u64(a) + b; w.scc = u32(x >> 32); return u32(x); });
-  r["s_sub_u32"] = op<u32, u32, u32>([](Wave& w, u32 a, u32 b) { w.scc = b > a; return a - b; });
-  r["s_add_i32"] = op<u32, u32, u32>([](Wave& w, u32 a, u32 b) { u32 x = a + b; w.scc = (~(a ^ b) & (a ^ x)) >> 31; return x; });
-  r["s_sub_i32"] = op<u32, u32, u32>([](Wave& w, u32 a, u32 b) { u32 x = a - b; w.scc = ((a ^ b) & (a ^ x)) >> 31; return x; });
-  r["s_addc_u32"] = op<u32, u32, u32>([](Wave& w, u32 a, u32 b) { u64 x = u64(a) + b + w.scc; w.scc = u32(x >> 32); return u32(x); });
+  r["s_add_u32"] = op<u32, u32, u32>([](Wave& w, u32 a, u32 b) {
+    u64 x = u64(a) + b;
+    w.scc = u32(x >> 32);
+    return u32(x);
+  });
+  r["s_sub_u32"] = op<u32, u32, u32>([](Wave& w, u32 a, u32 b) {
+    w.scc = b > a;
+    return a - b;
+  });
+  r["s_add_i32"] = op<u32, u32, u32>([](Wave& w, u32 a, u32 b) {
+    u32 x = a + b;
+    w.scc = (~(a ^ b) & (a ^ x)) >> 31;
+    return x;
+  });
+  r["s_sub_i32"] = op<u32, u32, u32>([](Wave& w, u32 a, u32 b) {
+    u32 x = a - b;
+    w.scc = ((a ^ b) & (a ^ x)) >> 31;
+    return x;
+  });
+  r["s_addc_u32"] = op<u32, u32, u32>([](Wave& w, u32 a, u32 b) {
+    u64 x = u64(a) + b + w.scc;
+    w.scc = u32(x >> 32);
+    return u32(x);
+  });
   r["s_subb_u32"] = op<u32, u32, u32>([](Wave& w, u32 a, u32 b) {
     const u64 take = u64(b) + w.scc;
     w.scc = take > a;
     return u32(a - take);
   });
-  r["s_min_i32"] = op<i32, i32, i32>([](Wave& w, i32 a, i32 b) { w.scc = a < b; return a < b ? a : b; });
-  r["s_min_u32"] = op<u32, u32, u32>([](Wave& w, u32 a, u32 b) { w.scc = a < b; return a < b ? a : b; });
-  r["s_max_i32"] = op<i32, i32, i32>([](Wave& w, i32 a, i32 b) { w.scc = a > b; return a > b ? a : b; });
-  r["s_max_u32"] = op<u32, u32, u32>([](Wave& w, u32 a, u32 b) { w.scc = a > b; return a > b ? a : b; });
+  r["s_min_i32"] = op<i32, i32, i32>([](Wave& w, i32 a, i32 b) {
+    w.scc = a < b;
+    return a < b ? a : b;
+  });
+  r["s_min_u32"] = op<u32, u32, u32>([](Wave& w, u32 a, u32 b) {
+    w.scc = a < b;
+    return a < b ? a : b;
+  });
+  r["s_max_i32"] = op<i32, i32, i32>([](Wave& w, i32 a, i32 b) {
+    w.scc = a > b;
+    return a > b ? a : b;
+  });
+  r["s_max_u32"] = op<u32, u32, u32>([](Wave& w, u32 a, u32 b) {
+    w.scc = a > b;
+    return a > b ? a : b;
+  });
   r["s_cselect_b32"] = op<u32, u32, u32>([](Wave& w, u32 a, u32 b) { return w.scc != 0 ? a : b; });
   r["s_cselect_b64"] = op<u64, u64, u64>([](Wave& w, u64 a, u64 b) { return w.scc != 0 ? a : b; });
-#define LOGIC(name, expression)                                                                                     \
-  r["s_" name "_b32"] = op<u32, u32, u32>([](Wave& w, u32 a, u32 b) { u32 x = expression; w.scc = x != 0; return x; }); \
-  r["s_" name "_b64"] = op<u64, u64, u64>([](Wave& w, u64 a, u64 b) { u64 x = expression; w.scc = x != 0; return x; })
+#define LOGIC(name, expression)                                       \
+  r["s_" name "_b32"] = op<u32, u32, u32>([](Wave& w, u32 a, u32 b) { \
+    u32 x = expression;                                               \
+    w.scc = x != 0;                                                   \
+    return x;                                                         \
+  });                                                                 \
+  r["s_" name "_b64"] = op<u64, u64, u64>([](Wave& w, u64 a, u64 b) { \
+    u64 x = expression;                                               \
+    w.scc = x != 0;                                                   \
+    return x;                                                         \
+  })
   LOGIC("and", a & b);
   LOGIC("or", a | b);
   LOGIC("xor", a ^ b);
@@ -178,32 +243,72 @@ void register_arithmetic(Registry& r) {
   LOGIC("nor", ~(a | b));
   LOGIC("xnor", ~(a ^ b));
 #undef LOGIC
-  r["s_lshl_b32"] = op<u32, u32, u32>([](Wave& w, u32 a, u32 b) { u32 x = a << (b & 31); w.scc = x != 0; return x; });
-  r["s_lshr_b32"] = op<u32, u32, u32>([](Wave& w, u32 a, u32 b) { u32 x = a >> (b & 31); w.scc = x != 0; return x; });
-  r["s_ashr_i32"] = op<i32, i32, u32>([](Wave& w, i32 a, u32 b) { i32 x = a >> (b & 31); w.scc = x != 0; return x; });
-  r["s_lshl_b64"] = op<u64, u64, u32>([](Wave& w, u64 a, u32 b) { u64 x = a << (b & 63); w.scc = x != 0; return x; });
-  r["s_lshr_b64"] = op<u64, u64, u32>([](Wave& w, u64 a, u32 b) { u64 x = a >> (b & 63); w.scc = x != 0; return x; });
-  r["s_ashr_i64"] = op<i64, i64, u32>([](Wave& w, i64 a, u32 b) { i64 x = a >> (b & 63); w.scc = x != 0; return x; });
+  r["s_lshl_b32"] = op<u32, u32, u32>([](Wave& w, u32 a, u32 b) {
+    u32 x = a << (b & 31);
+    w.scc = x != 0;
+    return x;
+  });
+  r["s_lshr_b32"] = op<u32, u32, u32>([](Wave& w, u32 a, u32 b) {
+    u32 x = a >> (b & 31);
+    w.scc = x != 0;
+    return x;
+  });
+  r["s_ashr_i32"] = op<i32, i32, u32>([](Wave& w, i32 a, u32 b) {
+    i32 x = a >> (b & 31);
+    w.scc = x != 0;
+    return x;
+  });
+  r["s_lshl_b64"] = op<u64, u64, u32>([](Wave& w, u64 a, u32 b) {
+    u64 x = a << (b & 63);
+    w.scc = x != 0;
+    return x;
+  });
+  r["s_lshr_b64"] = op<u64, u64, u32>([](Wave& w, u64 a, u32 b) {
+    u64 x = a >> (b & 63);
+    w.scc = x != 0;
+    return x;
+  });
+  r["s_ashr_i64"] = op<i64, i64, u32>([](Wave& w, i64 a, u32 b) {
+    i64 x = a >> (b & 63);
+    w.scc = x != 0;
+    return x;
+  });
   r["s_bfm_b32"] = op<u32, u32, u32>([](Wave&, u32 a, u32 b) { return ((1u << (a & 31)) - 1) << (b & 31); });
   r["s_bfm_b64"] = op<u64, u32, u32>([](Wave&, u32 a, u32 b) { return ((u64{1} << (a & 63)) - 1) << (b & 63); });
   r["s_mul_i32"] = op<u32, u32, u32>([](Wave&, u32 a, u32 b) { return a * b; });
   r["s_mul_hi_u32"] = op<u32, u32, u32>([](Wave&, u32 a, u32 b) { return u32(u64(a) * b >> 32); });
   r["s_mul_hi_i32"] = op<u32, i32, i32>([](Wave&, i32 a, i32 b) { return u32(i64(a) * b >> 32); });
-  r["s_bfe_u32"] = op<u32, u32, u32>([](Wave& w, u32 a, u32 b) { u32 x = u32(bit_field(b, a, 32, false)); w.scc = x != 0; return x; });
-  r["s_bfe_i32"] = op<u32, u32, u32>([](Wave& w, u32 a, u32 b) { u32 x = u32(bit_field(b, a, 32, true)); w.scc = x != 0; return x; });
-  r["s_bfe_u64"] = op<u64, u64, u32>([](Wave& w, u64 a, u32 b) { u64 x = bit_field(b, a, 64, false); w.scc = x != 0; return x; });
-  r["s_bfe_i64"] = op<u64, u64, u32>([](Wave& w, u64 a, u32 b) { u64 x = bit_field(b, a, 64, true); w.scc = x != 0; return x; });
+  r["s_bfe_u32"] = op<u32, u32, u32>([](Wave& w, u32 a, u32 b) {
+    u32 x = u32(bit_field(b, a, 32, false));
+    w.scc = x != 0;
+    return x;
+  });
+  r["s_bfe_i32"] = op<u32, u32, u32>([](Wave& w, u32 a, u32 b) {
+    u32 x = u32(bit_field(b, a, 32, true));
+    w.scc = x != 0;
+    return x;
+  });
+  r["s_bfe_u64"] = op<u64, u64, u32>([](Wave& w, u64 a, u32 b) {
+    u64 x = bit_field(b, a, 64, false);
+    w.scc = x != 0;
+    return x;
+  });
+  r["s_bfe_i64"] = op<u64, u64, u32>([](Wave& w, u64 a, u32 b) {
+    u64 x = bit_field(b, a, 64, true);
+    w.scc = x != 0;
+    return x;
+  });
   r["s_absdiff_i32"] = op<u32, u32, u32>([](Wave& w, u32 a, u32 b) {
     u32 x = a - b;
     if (i32(x) < 0) x = 0u - x;
     w.scc = x != 0;
     return x;
   });
-#define SHIFT_ADD(n)                                                                     \
-  r["s_lshl" #n "_add_u32"] = op<u32, u32, u32>([](Wave& w, u32 a, u32 b) {              \
-    const u64 x = (u64(a) << n) + b;                                                     \
-    w.scc = x >> 32 != 0;                                                                \
-    return u32(x);                                                                       \
+#define SHIFT_ADD(n)                                                        \
+  r["s_lshl" #n "_add_u32"] = op<u32, u32, u32>([](Wave& w, u32 a, u32 b) { \
+    const u64 x = (u64(a) << n) + b;                                        \
+    w.scc = x >> 32 != 0;                                                   \
+    return u32(x);                                                          \
   })
   SHIFT_ADD(1);
   SHIFT_ADD(2);
@@ -228,10 +333,10 @@ void register_compares(Registry& r) {
   using u32 = uint32_t;
   using u64 = uint64_t;
   using i32 = int32_t;
-#define COMPARE(name, operation)                                                                       \
-  r["s_cmp_" name "_i32"] = op<void, i32, i32>([](Wave& w, i32 a, i32 b) { w.scc = a operation b; });  \
-  r["s_cmp_" name "_u32"] = op<void, u32, u32>([](Wave& w, u32 a, u32 b) { w.scc = a operation b; });  \
-  r["s_cmpk_" name "_i32"] = opk<void, i32>([](Wave& w, i32 a, i32 b) { w.scc = a operation b; });     \
+#define COMPARE(name, operation)                                                                      \
+  r["s_cmp_" name "_i32"] = op<void, i32, i32>([](Wave& w, i32 a, i32 b) { w.scc = a operation b; }); \
+  r["s_cmp_" name "_u32"] = op<void, u32, u32>([](Wave& w, u32 a, u32 b) { w.scc = a operation b; }); \
+  r["s_cmpk_" name "_i32"] = opk<void, i32>([](Wave& w, i32 a, i32 b) { w.scc = a operation b; });    \
   r["s_cmpk_" name "_u32"] = opk<void, u32>([](Wave& w, u32 a, u32 b) { w.scc = a operation b; })
   COMPARE("eq", ==);
   COMPARE("lg", !=);
@@ -248,7 +353,11 @@ void register_compares(Registry& r) {
   r["s_bitcmp1_b64"] = op<void, u64, u32>([](Wave& w, u64 a, u32 b) { w.scc = (a >> (b & 63) & 1) != 0; });
   r["s_movk_i32"] = opk<u32, u32>([](Wave&, u32, u32 b) { return b; });
   r["s_cmovk_i32"] = opk<u32, u32>([](Wave& w, u32 a, u32 b) { return w.scc != 0 ? b : a; });
-  r["s_addk_i32"] = opk<u32, u32>([](Wave& w, u32 a, u32 b) { u32 x = a + b; w.scc = (~(a ^ b) & (a ^ x)) >> 31; return x; });
+  r["s_addk_i32"] = opk<u32, u32>([](Wave& w, u32 a, u32 b) {
+    u32 x = a + b;
+    w.scc = (~(a ^ b) & (a ^ x)) >> 31;
+    return x;
+  });
   r["s_mulk_i32"] = opk<u32, u32>([](Wave&, u32 a, u32 b) { return a * b; });
   auto bitset = [](Ty type, Handler handler) {
     Entry e;
@@ -260,9 +369,8 @@ void register_compares(Registry& r) {
   r["s_bitset0_b32"] = bitset(Ty::b32, [](Wave& w, const Inst& in) {
     w.write32(in.dst, w.s[in.dst] & ~(1u << (scalar32(w, in.src[0]) & 31)));
   });
-  r["s_bitset1_b32"] = bitset(Ty::b32, [](Wave& w, const Inst& in) {
-    w.write32(in.dst, w.s[in.dst] | 1u << (scalar32(w, in.src[0]) & 31));
-  });
+  r["s_bitset1_b32"] = bitset(
+      Ty::b32, [](Wave& w, const Inst& in) { w.write32(in.dst, w.s[in.dst] | 1u << (scalar32(w, in.src[0]) & 31)); });
   r["s_bitset0_b64"] = bitset(Ty::b64, [](Wave& w, const Inst& in) {
     w.write64(in.dst, w.read64(in.dst) & ~(uint64_t{1} << (scalar32(w, in.src[0]) & 63)));
   });

@@ -1,5 +1,5 @@
-// exp2, log2, reciprocals, roots, sine: evaluated in double and rounded once to f32, so within 0.51 ulp of the exact value.
-// The hardware's own results are within 1 ulp and differ from these in the last bit.
+// exp2, log2, reciprocals, roots, sine: evaluated in double and rounded once to f32, so within 0.51 ulp of the exact
+// value. The hardware's own results are within 1 ulp and differ from these in the last bit.
 #include <cmath>
 #include <limits>
 
@@ -89,8 +89,10 @@ void register_transcendental(Registry& r) {
   r["v_rcp_iflag_f32"] = r["v_rcp_f32"];
   r["v_sqrt_f32"] = lane_op<Ty::f32, Ty::f32>([](float x) { return std::sqrt(x); }, 0, kQuarterRate);
   r["v_rsq_f32"] = lane_op<Ty::f32, Ty::f32>([](float x) { return rsq_lane(x); }, 0, kQuarterRate);
-  r["v_sin_f32"] = lane_op<Ty::f32, Ty::f32>([](float x) { return static_cast<float>(std::sin(turn(x))); }, 0, kQuarterRate);
-  r["v_cos_f32"] = lane_op<Ty::f32, Ty::f32>([](float x) { return static_cast<float>(std::cos(turn(x))); }, 0, kQuarterRate);
+  r["v_sin_f32"] =
+      lane_op<Ty::f32, Ty::f32>([](float x) { return static_cast<float>(std::sin(turn(x))); }, 0, kQuarterRate);
+  r["v_cos_f32"] =
+      lane_op<Ty::f32, Ty::f32>([](float x) { return static_cast<float>(std::cos(turn(x))); }, 0, kQuarterRate);
   r["v_exp_f16"] = lane_op<Ty::f16, Ty::f16>([](float x) { return exp2_lane(x); }, 0, kQuarterRate);
   r["v_log_f16"] = lane_op<Ty::f16, Ty::f16>([](float x) { return log2_lane(x); }, 0, kQuarterRate);
   r["v_rcp_f16"] = lane_op<Ty::f16, Ty::f16>([](float x) { return 1.0f / x; }, 0, kQuarterRate);

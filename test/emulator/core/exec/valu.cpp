@@ -115,13 +115,14 @@ void build_sources(Builder& b, const decode::Parsed& p, const Entry& e, Inst& in
     const decode::ParsedOperand& o = p.operands[static_cast<size_t>(k) < printed ? first + k : 0];
     b.vector_source(in, k, o, e.src[k]);
     if ((o.neg || o.abs) && !is_float(e.src[k])) Builder::refuse("neg or abs on an operand that is not a float");
-    if ((o.neg || o.abs) && p.encoding == decode::Encoding::e32) Builder::refuse("source modifier in a 32-bit encoding");
+    if ((o.neg || o.abs) && p.encoding == decode::Encoding::e32)
+      Builder::refuse("source modifier in a 32-bit encoding");
     if (o.neg || o.abs) in.flags |= kModified;
   }
   if (p.encoding == decode::Encoding::dpp) {
-    b.allow_modifiers(p, {"quad_perm", "row_shl", "row_shr", "row_ror", "wave_shl", "wave_rol", "wave_shr", "wave_ror",
-                          "row_mirror", "row_half_mirror", "row_bcast", "row_newbcast", "row_mask", "bank_mask",
-                          "bound_ctrl"});
+    b.allow_modifiers(
+        p, {"quad_perm", "row_shl", "row_shr", "row_ror", "wave_shl", "wave_rol", "wave_shr", "wave_ror", "row_mirror",
+            "row_half_mirror", "row_bcast", "row_newbcast", "row_mask", "bank_mask", "bound_ctrl"});
     const uint32_t dpp = p.words[1];
     if (!dpp_supported(dpp)) Builder::refuse("DPP control " + std::to_string(dpp >> 8 & 0x1ff));
     in.dpp = b.own(dpp_map(dpp));

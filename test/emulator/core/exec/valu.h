@@ -13,7 +13,8 @@
 
 namespace gfx950::exec {
 
-// ---- lane values of each type -----------------------------------------------------------------------------------------
+// ---- lane values of each type
+// -----------------------------------------------------------------------------------------
 
 template <Ty T>
 struct Lane;
@@ -138,7 +139,8 @@ inline const uint32_t* widened(const uint32_t* p, uint32_t* buffer) {
   }
 }
 
-// ---- from a lane function to Lanes ------------------------------------------------------------------------------------
+// ---- from a lane function to Lanes
+// ------------------------------------------------------------------------------------
 
 // F is the type of a lambda that captures nothing; calling it needs no object with state.
 template <class F>
@@ -195,7 +197,8 @@ struct Op<F, D, A, B, C> {
   }
 };
 
-// ---- handlers ---------------------------------------------------------------------------------------------------------
+// ---- handlers
+// ---------------------------------------------------------------------------------------------------------
 
 // No modifiers: sources read in place, whole rows written when EXEC is full.
 template <class O, int Words>
@@ -258,7 +261,8 @@ Entry with_clamp(Entry e, F) {
   return e;
 }
 
-// ---- two results: a value and a lane mask (carry, div_scale) ------------------------------------------------------------
+// ---- two results: a value and a lane mask (carry, div_scale)
+// ------------------------------------------------------------
 
 using Lanes2 = void (*)(uint32_t* d, uint32_t* flag, const uint32_t* a, const uint32_t* b, const uint32_t* c);
 

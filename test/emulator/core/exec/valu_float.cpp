@@ -33,8 +33,8 @@ T from_bits(typename BitsOf<T>::Type x) {
   return y;
 }
 
-// IEEE mode: a number beats a quiet NaN, a signaling NaN beats both (as a quiet one); -0 is below +0. On bit patterns, as
-// signed integers whose order is that of the floats.
+// IEEE mode: a number beats a quiet NaN, a signaling NaN beats both (as a quiet one); -0 is below +0. On bit patterns,
+// as signed integers whose order is that of the floats.
 template <class U, int Fraction>
 struct NumberOrder {
   using S = typename std::make_signed<U>::type;
@@ -119,23 +119,28 @@ void register_f32(Registry& r) {
   r["v_sub_f32"] = lane_op<Ty::f32, Ty::f32, Ty::f32>([](float a, float b) { return a - b; });
   r["v_subrev_f32"] = lane_op<Ty::f32, Ty::f32, Ty::f32>([](float a, float b) { return b - a; });
   r["v_mul_f32"] = lane_op<Ty::f32, Ty::f32, Ty::f32>([](float a, float b) { return a * b; });
-  r["v_mul_legacy_f32"] = lane_op<Ty::f32, Ty::f32, Ty::f32>([](float a, float b) { return a == 0 || b == 0 ? 0.0f : a * b; });
-  r["v_fma_f32"] = lane_op<Ty::f32, Ty::f32, Ty::f32, Ty::f32>([](float a, float b, float c) { return std::fma(a, b, c); });
+  r["v_mul_legacy_f32"] =
+      lane_op<Ty::f32, Ty::f32, Ty::f32>([](float a, float b) { return a == 0 || b == 0 ? 0.0f : a * b; });
+  r["v_fma_f32"] =
+      lane_op<Ty::f32, Ty::f32, Ty::f32, Ty::f32>([](float a, float b, float c) { return std::fma(a, b, c); });
   r["v_fmac_f32"] = lane_op<Ty::f32, Ty::f32, Ty::f32, Ty::f32>(
       [](float a, float b, float c) { return std::fma(a, b, c); }, kReadsDst);
-  r["v_fmamk_f32"] = lane_op<Ty::f32, Ty::f32, Ty::f32, Ty::f32>([](float a, float k, float c) { return std::fma(a, k, c); });
-  r["v_fmaak_f32"] = lane_op<Ty::f32, Ty::f32, Ty::f32, Ty::f32>([](float a, float b, float k) { return std::fma(a, b, k); });
+  r["v_fmamk_f32"] =
+      lane_op<Ty::f32, Ty::f32, Ty::f32, Ty::f32>([](float a, float k, float c) { return std::fma(a, k, c); });
+  r["v_fmaak_f32"] =
+      lane_op<Ty::f32, Ty::f32, Ty::f32, Ty::f32>([](float a, float b, float k) { return std::fma(a, b, k); });
   r["v_max_f32"] = lane_op<Ty::f32, Ty::f32, Ty::f32>([](float a, float b) { return max_number(a, b); });
   r["v_min_f32"] = lane_op<Ty::f32, Ty::f32, Ty::f32>([](float a, float b) { return min_number(a, b); });
   r["v_max3_f32"] = lane_op<Ty::f32, Ty::f32, Ty::f32, Ty::f32>(
       [](float a, float b, float c) { return max_number(max_number(a, b), c); });
   r["v_min3_f32"] = lane_op<Ty::f32, Ty::f32, Ty::f32, Ty::f32>(
       [](float a, float b, float c) { return min_number(min_number(a, b), c); });
-  r["v_med3_f32"] = lane_op<Ty::f32, Ty::f32, Ty::f32, Ty::f32>([](float a, float b, float c) { return median(a, b, c); });
-  r["v_maximum3_f32"] = lane_op<Ty::f32, Ty::f32, Ty::f32, Ty::f32>(
-      [](float a, float b, float c) { return maximum(maximum(a, b), c); });
-  r["v_minimum3_f32"] = lane_op<Ty::f32, Ty::f32, Ty::f32, Ty::f32>(
-      [](float a, float b, float c) { return minimum(minimum(a, b), c); });
+  r["v_med3_f32"] =
+      lane_op<Ty::f32, Ty::f32, Ty::f32, Ty::f32>([](float a, float b, float c) { return median(a, b, c); });
+  r["v_maximum3_f32"] =
+      lane_op<Ty::f32, Ty::f32, Ty::f32, Ty::f32>([](float a, float b, float c) { return maximum(maximum(a, b), c); });
+  r["v_minimum3_f32"] =
+      lane_op<Ty::f32, Ty::f32, Ty::f32, Ty::f32>([](float a, float b, float c) { return minimum(minimum(a, b), c); });
   r["v_ldexp_f32"] = lane_op<Ty::f32, Ty::f32, Ty::i32>([](float a, int32_t b) { return ldexp32(a, b); });
   r["v_trunc_f32"] = lane_op<Ty::f32, Ty::f32>([](float a) { return std::trunc(a); });
   r["v_floor_f32"] = lane_op<Ty::f32, Ty::f32>([](float a) { return std::floor(a); });
@@ -156,7 +161,8 @@ void register_f32(Registry& r) {
 void register_f64(Registry& r) {
   r["v_add_f64"] = lane_op<Ty::f64, Ty::f64, Ty::f64>([](double a, double b) { return a + b; }, 0, 2);
   r["v_mul_f64"] = lane_op<Ty::f64, Ty::f64, Ty::f64>([](double a, double b) { return a * b; }, 0, 2);
-  r["v_fma_f64"] = lane_op<Ty::f64, Ty::f64, Ty::f64, Ty::f64>([](double a, double b, double c) { return std::fma(a, b, c); }, 0, 2);
+  r["v_fma_f64"] =
+      lane_op<Ty::f64, Ty::f64, Ty::f64, Ty::f64>([](double a, double b, double c) { return std::fma(a, b, c); }, 0, 2);
   r["v_fmac_f64"] = lane_op<Ty::f64, Ty::f64, Ty::f64, Ty::f64>(
       [](double a, double b, double c) { return std::fma(a, b, c); }, kReadsDst, 2);
   r["v_max_f64"] = lane_op<Ty::f64, Ty::f64, Ty::f64>([](double a, double b) { return max_number(a, b); }, 0, 2);

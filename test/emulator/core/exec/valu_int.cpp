@@ -38,12 +38,13 @@ u32 reverse_bits(u32 x) {
   return __builtin_bswap32(x);
 }
 
-// v_perm_b32: each byte of c selects one: 0-3 from b, 4-7 from a, 8-11 the sign of a half (b low, b high, a low, a high),
-// 12 zero, above all ones.
+// v_perm_b32: each byte of c selects one: 0-3 from b, 4-7 from a, 8-11 the sign of a half (b low, b high, a low, a
+// high), 12 zero, above all ones.
 struct PermuteBytes {
   static constexpr int kSources = 3;
   static void lanes(u32* d, const u32* a, const u32* b, const u32* c) {
-    const __m256i lane_base = _mm256_setr_epi32(0, 0x04040404, 0x08080808, 0x0c0c0c0c, 0, 0x04040404, 0x08080808, 0x0c0c0c0c);
+    const __m256i lane_base =
+        _mm256_setr_epi32(0, 0x04040404, 0x08080808, 0x0c0c0c0c, 0, 0x04040404, 0x08080808, 0x0c0c0c0c);
     auto load = [](const u32* p) { return _mm256_load_si256(reinterpret_cast<const __m256i*>(p)); };
     auto byte = [](int x) { return _mm256_set1_epi8(static_cast<char>(x)); };
     for (int i = 0; i < kLanes; i += 8) {
@@ -106,17 +107,26 @@ void register_add(Registry& r) {
   r["v_subrev_u32"] = lane_op<Ty::u32, Ty::u32, Ty::u32>([](u32 a, u32 b) { return b - a; });
   r["v_add_i32"] = lane_op<Ty::u32, Ty::u32, Ty::u32>([](u32 a, u32 b) { return a + b; });
   r["v_sub_i32"] = lane_op<Ty::u32, Ty::u32, Ty::u32>([](u32 a, u32 b) { return a - b; });
-  r["v_add_u32"] = with_clamp<Ty::u32, Ty::u32, Ty::u32>(r["v_add_u32"], [](u32 a, u32 b) { return a + b < a ? ~u32{0} : a + b; });
-  r["v_sub_u32"] = with_clamp<Ty::u32, Ty::u32, Ty::u32>(r["v_sub_u32"], [](u32 a, u32 b) { return a < b ? 0 : a - b; });
-  r["v_subrev_u32"] = with_clamp<Ty::u32, Ty::u32, Ty::u32>(r["v_subrev_u32"], [](u32 a, u32 b) { return b < a ? 0 : b - a; });
-  r["v_add_i32"] = with_clamp<Ty::i32, Ty::i32, Ty::i32>(r["v_add_i32"], [](i32 a, i32 b) { return clamp32(i64(a) + b); });
-  r["v_sub_i32"] = with_clamp<Ty::i32, Ty::i32, Ty::i32>(r["v_sub_i32"], [](i32 a, i32 b) { return clamp32(i64(a) - b); });
+  r["v_add_u32"] =
+      with_clamp<Ty::u32, Ty::u32, Ty::u32>(r["v_add_u32"], [](u32 a, u32 b) { return a + b < a ? ~u32{0} : a + b; });
+  r["v_sub_u32"] =
+      with_clamp<Ty::u32, Ty::u32, Ty::u32>(r["v_sub_u32"], [](u32 a, u32 b) { return a < b ? 0 : a - b; });
+  r["v_subrev_u32"] =
+      with_clamp<Ty::u32, Ty::u32, Ty::u32>(r["v_subrev_u32"], [](u32 a, u32 b) { return b < a ? 0 : b - a; });
+  r["v_add_i32"] =
+      with_clamp<Ty::i32, Ty::i32, Ty::i32>(r["v_add_i32"], [](i32 a, i32 b) { return clamp32(i64(a) + b); });
+  r["v_sub_i32"] =
+      with_clamp<Ty::i32, Ty::i32, Ty::i32>(r["v_sub_i32"], [](i32 a, i32 b) { return clamp32(i64(a) - b); });
   r["v_add3_u32"] = lane_op<Ty::u32, Ty::u32, Ty::u32, Ty::u32>([](u32 a, u32 b, u32 c) { return a + b + c; });
-  r["v_lshl_add_u32"] = lane_op<Ty::u32, Ty::u32, Ty::u32, Ty::u32>([](u32 a, u32 b, u32 c) { return (a << (b & 31)) + c; });
-  r["v_add_lshl_u32"] = lane_op<Ty::u32, Ty::u32, Ty::u32, Ty::u32>([](u32 a, u32 b, u32 c) { return (a + b) << (c & 31); });
+  r["v_lshl_add_u32"] =
+      lane_op<Ty::u32, Ty::u32, Ty::u32, Ty::u32>([](u32 a, u32 b, u32 c) { return (a << (b & 31)) + c; });
+  r["v_add_lshl_u32"] =
+      lane_op<Ty::u32, Ty::u32, Ty::u32, Ty::u32>([](u32 a, u32 b, u32 c) { return (a + b) << (c & 31); });
   r["v_xad_u32"] = lane_op<Ty::u32, Ty::u32, Ty::u32, Ty::u32>([](u32 a, u32 b, u32 c) { return (a ^ b) + c; });
-  r["v_lshl_add_u64"] = lane_op<Ty::u64, Ty::u64, Ty::u32, Ty::u64>([](u64 a, u32 b, u64 c) { return (a << (b & 7)) + c; });
-  r["v_sad_u32"] = lane_op<Ty::u32, Ty::u32, Ty::u32, Ty::u32>([](u32 a, u32 b, u32 c) { return (a > b ? a - b : b - a) + c; });
+  r["v_lshl_add_u64"] =
+      lane_op<Ty::u64, Ty::u64, Ty::u32, Ty::u64>([](u64 a, u32 b, u64 c) { return (a << (b & 7)) + c; });
+  r["v_sad_u32"] =
+      lane_op<Ty::u32, Ty::u32, Ty::u32, Ty::u32>([](u32 a, u32 b, u32 c) { return (a > b ? a - b : b - a) + c; });
 }
 
 void register_multiply(Registry& r) {
@@ -124,19 +134,16 @@ void register_multiply(Registry& r) {
   r["v_mul_hi_u32"] = lane_op<Ty::u32, Ty::u32, Ty::u32>([](u32 a, u32 b) { return u32(u64(a) * b >> 32); }, 0, 4);
   r["v_mul_hi_i32"] = lane_op<Ty::i32, Ty::i32, Ty::i32>([](i32 a, i32 b) { return i32(i64(a) * b >> 32); }, 0, 4);
   r["v_mul_u32_u24"] = lane_op<Ty::u32, Ty::u32, Ty::u32>([](u32 a, u32 b) { return (a & 0xffffff) * (b & 0xffffff); });
-  r["v_mul_i32_i24"] = lane_op<Ty::u32, Ty::u32, Ty::u32>([](u32 a, u32 b) { return sign_extend24(a) * sign_extend24(b); });
-  r["v_mul_hi_u32_u24"] = lane_op<Ty::u32, Ty::u32, Ty::u32>([](u32 a, u32 b) {
-    return u32(u64(a & 0xffffff) * (b & 0xffffff) >> 32);
-  });
-  r["v_mul_hi_i32_i24"] = lane_op<Ty::u32, Ty::u32, Ty::u32>([](u32 a, u32 b) {
-    return u32(i64(i32(sign_extend24(a))) * i32(sign_extend24(b)) >> 32);
-  });
-  r["v_mad_u32_u24"] = lane_op<Ty::u32, Ty::u32, Ty::u32, Ty::u32>([](u32 a, u32 b, u32 c) {
-    return (a & 0xffffff) * (b & 0xffffff) + c;
-  });
-  r["v_mad_i32_i24"] = lane_op<Ty::u32, Ty::u32, Ty::u32, Ty::u32>([](u32 a, u32 b, u32 c) {
-    return sign_extend24(a) * sign_extend24(b) + c;
-  });
+  r["v_mul_i32_i24"] =
+      lane_op<Ty::u32, Ty::u32, Ty::u32>([](u32 a, u32 b) { return sign_extend24(a) * sign_extend24(b); });
+  r["v_mul_hi_u32_u24"] =
+      lane_op<Ty::u32, Ty::u32, Ty::u32>([](u32 a, u32 b) { return u32(u64(a & 0xffffff) * (b & 0xffffff) >> 32); });
+  r["v_mul_hi_i32_i24"] = lane_op<Ty::u32, Ty::u32, Ty::u32>(
+      [](u32 a, u32 b) { return u32(i64(i32(sign_extend24(a))) * i32(sign_extend24(b)) >> 32); });
+  r["v_mad_u32_u24"] = lane_op<Ty::u32, Ty::u32, Ty::u32, Ty::u32>(
+      [](u32 a, u32 b, u32 c) { return (a & 0xffffff) * (b & 0xffffff) + c; });
+  r["v_mad_i32_i24"] = lane_op<Ty::u32, Ty::u32, Ty::u32, Ty::u32>(
+      [](u32 a, u32 b, u32 c) { return sign_extend24(a) * sign_extend24(b) + c; });
 }
 
 void register_bits(Registry& r) {
@@ -146,7 +153,8 @@ void register_bits(Registry& r) {
   r["v_bfrev_b32"] = lane_op<Ty::b32, Ty::b32>([](u32 a) { return reverse_bits(a); });
   r["v_ffbh_u32"] = lane_op<Ty::u32, Ty::u32>([](u32 a) { return a == 0 ? ~0u : u32(__builtin_clz(a)); });
   r["v_ffbl_b32"] = lane_op<Ty::u32, Ty::u32>([](u32 a) { return a == 0 ? ~0u : u32(__builtin_ctz(a)); });
-  r["v_ffbh_i32"] = lane_op<Ty::u32, Ty::i32>([](i32 a) { return a == 0 || a == -1 ? ~0u : u32(__builtin_clrsb(a) + 1); });
+  r["v_ffbh_i32"] =
+      lane_op<Ty::u32, Ty::i32>([](i32 a) { return a == 0 || a == -1 ? ~0u : u32(__builtin_clrsb(a) + 1); });
   r["v_and_b32"] = lane_op<Ty::b32, Ty::b32, Ty::b32>([](u32 a, u32 b) { return a & b; });
   r["v_or_b32"] = lane_op<Ty::b32, Ty::b32, Ty::b32>([](u32 a, u32 b) { return a | b; });
   r["v_xor_b32"] = lane_op<Ty::b32, Ty::b32, Ty::b32>([](u32 a, u32 b) { return a ^ b; });
@@ -157,32 +165,31 @@ void register_bits(Registry& r) {
   r["v_lshlrev_b64"] = lane_op<Ty::b64, Ty::b32, Ty::b64>([](u32 a, u64 b) { return b << (a & 63); }, 0, 2);
   r["v_lshrrev_b64"] = lane_op<Ty::b64, Ty::b32, Ty::b64>([](u32 a, u64 b) { return b >> (a & 63); }, 0, 2);
   r["v_ashrrev_i64"] = lane_op<Ty::i64, Ty::b32, Ty::i64>([](u32 a, i64 b) { return b >> (a & 63); }, 0, 2);
-  r["v_lshl_or_b32"] = lane_op<Ty::b32, Ty::b32, Ty::b32, Ty::b32>([](u32 a, u32 b, u32 c) { return a << (b & 31) | c; });
+  r["v_lshl_or_b32"] =
+      lane_op<Ty::b32, Ty::b32, Ty::b32, Ty::b32>([](u32 a, u32 b, u32 c) { return a << (b & 31) | c; });
   r["v_and_or_b32"] = lane_op<Ty::b32, Ty::b32, Ty::b32, Ty::b32>([](u32 a, u32 b, u32 c) { return (a & b) | c; });
   r["v_or3_b32"] = lane_op<Ty::b32, Ty::b32, Ty::b32, Ty::b32>([](u32 a, u32 b, u32 c) { return a | b | c; });
   r["v_bfi_b32"] = lane_op<Ty::b32, Ty::b32, Ty::b32, Ty::b32>([](u32 a, u32 b, u32 c) { return (a & b) | (~a & c); });
   r["v_bfm_b32"] = lane_op<Ty::b32, Ty::b32, Ty::b32>([](u32 a, u32 b) { return ((1u << (a & 31)) - 1) << (b & 31); });
-  r["v_bfe_u32"] = lane_op<Ty::u32, Ty::u32, Ty::u32, Ty::u32>([](u32 a, u32 b, u32 c) {
-    return a >> (b & 31) & ((1u << (c & 31)) - 1);
-  });
+  r["v_bfe_u32"] = lane_op<Ty::u32, Ty::u32, Ty::u32, Ty::u32>(
+      [](u32 a, u32 b, u32 c) { return a >> (b & 31) & ((1u << (c & 31)) - 1); });
   r["v_bfe_i32"] = lane_op<Ty::u32, Ty::i32, Ty::u32, Ty::u32>([](i32 a, u32 b, u32 c) {
     const u32 width = c & 31;
     const u32 field = u32(a >> (b & 31)) & ((1u << width) - 1);
     const u32 sign = width == 0 ? 0 : 1u << (width - 1);
     return (field ^ sign) - sign;
   });
-  r["v_alignbit_b32"] = lane_op<Ty::b32, Ty::b32, Ty::b32, Ty::b32>([](u32 a, u32 b, u32 c) {
-    return u32((u64(a) << 32 | b) >> (c & 31));
-  });
-  r["v_alignbyte_b32"] = lane_op<Ty::b32, Ty::b32, Ty::b32, Ty::b32>([](u32 a, u32 b, u32 c) {
-    return u32((u64(a) << 32 | b) >> (8 * (c & 3)));
-  });
+  r["v_alignbit_b32"] = lane_op<Ty::b32, Ty::b32, Ty::b32, Ty::b32>(
+      [](u32 a, u32 b, u32 c) { return u32((u64(a) << 32 | b) >> (c & 31)); });
+  r["v_alignbyte_b32"] = lane_op<Ty::b32, Ty::b32, Ty::b32, Ty::b32>(
+      [](u32 a, u32 b, u32 c) { return u32((u64(a) << 32 | b) >> (8 * (c & 3))); });
   Entry perm = lane_op<Ty::b32, Ty::b32, Ty::b32, Ty::b32>([](u32 a, u32, u32) { return a; });
   perm.lanes = PermuteBytes::lanes;
   perm.fast = run_plain<PermuteBytes, 1>;
   r["v_perm_b32"] = perm;
   r["v_bcnt_u32_b32"] = lane_op<Ty::u32, Ty::u32, Ty::u32>([](u32 a, u32 b) { return u32(__builtin_popcount(a)) + b; });
-  r["v_cndmask_b32"] = lane_op<Ty::b32, Ty::b32, Ty::b32, Ty::mask>([](u32 a, u32 b, u32 m) { return (b & m) | (a & ~m); });
+  r["v_cndmask_b32"] =
+      lane_op<Ty::b32, Ty::b32, Ty::b32, Ty::mask>([](u32 a, u32 b, u32 m) { return (b & m) | (a & ~m); });
   Entry e;
   e.build = build_bitop3;
   e.src[0] = e.src[1] = e.src[2] = Ty::b32;
@@ -214,7 +221,8 @@ void register_int16(Registry& r) {
   r["v_sub_i16"] = lane_op<Ty::u16, Ty::u16, Ty::u16>([](u16 a, u16 b) { return u16(a - b); });
   r["v_add_u16"] = with_clamp<Ty::u16, Ty::u16, Ty::u16>(
       r["v_add_u16"], [](u16 a, u16 b) { return u16(u32(a) + b > 0xffff ? 0xffff : a + b); });
-  r["v_sub_u16"] = with_clamp<Ty::u16, Ty::u16, Ty::u16>(r["v_sub_u16"], [](u16 a, u16 b) { return u16(a < b ? 0 : a - b); });
+  r["v_sub_u16"] =
+      with_clamp<Ty::u16, Ty::u16, Ty::u16>(r["v_sub_u16"], [](u16 a, u16 b) { return u16(a < b ? 0 : a - b); });
   r["v_mul_lo_u16"] = lane_op<Ty::u16, Ty::u16, Ty::u16>([](u16 a, u16 b) { return u16(u32(a) * b); });
   r["v_lshlrev_b16"] = lane_op<Ty::b16, Ty::b16, Ty::b16>([](u16 a, u16 b) { return u16(u32(b) << (a & 15)); });
   r["v_lshrrev_b16"] = lane_op<Ty::b16, Ty::b16, Ty::b16>([](u16 a, u16 b) { return u16(b >> (a & 15)); });
@@ -223,22 +231,22 @@ void register_int16(Registry& r) {
   r["v_max_i16"] = lane_op<Ty::i16, Ty::i16, Ty::i16>([](i16 a, i16 b) { return a > b ? a : b; });
   r["v_min_u16"] = lane_op<Ty::u16, Ty::u16, Ty::u16>([](u16 a, u16 b) { return a < b ? a : b; });
   r["v_max_u16"] = lane_op<Ty::u16, Ty::u16, Ty::u16>([](u16 a, u16 b) { return a > b ? a : b; });
-  r["v_mad_u16"] = lane_op<Ty::u16, Ty::u16, Ty::u16, Ty::u16>(
-      [](u16 a, u16 b, u16 c) { return u16(u32(a) * b + c); }, kPreservesHigh);
-  r["v_mad_i16"] = lane_op<Ty::u16, Ty::u16, Ty::u16, Ty::u16>(
-      [](u16 a, u16 b, u16 c) { return u16(u32(a) * b + c); }, kPreservesHigh);
-  r["v_min3_i16"] = lane_op<Ty::i16, Ty::i16, Ty::i16, Ty::i16>(
-      [](i16 a, i16 b, i16 c) { return min3(a, b, c); }, kPreservesHigh);
-  r["v_max3_i16"] = lane_op<Ty::i16, Ty::i16, Ty::i16, Ty::i16>(
-      [](i16 a, i16 b, i16 c) { return max3(a, b, c); }, kPreservesHigh);
-  r["v_med3_i16"] = lane_op<Ty::i16, Ty::i16, Ty::i16, Ty::i16>(
-      [](i16 a, i16 b, i16 c) { return median(a, b, c); }, kPreservesHigh);
-  r["v_min3_u16"] = lane_op<Ty::u16, Ty::u16, Ty::u16, Ty::u16>(
-      [](u16 a, u16 b, u16 c) { return min3(a, b, c); }, kPreservesHigh);
-  r["v_max3_u16"] = lane_op<Ty::u16, Ty::u16, Ty::u16, Ty::u16>(
-      [](u16 a, u16 b, u16 c) { return max3(a, b, c); }, kPreservesHigh);
-  r["v_med3_u16"] = lane_op<Ty::u16, Ty::u16, Ty::u16, Ty::u16>(
-      [](u16 a, u16 b, u16 c) { return median(a, b, c); }, kPreservesHigh);
+  r["v_mad_u16"] = lane_op<Ty::u16, Ty::u16, Ty::u16, Ty::u16>([](u16 a, u16 b, u16 c) { return u16(u32(a) * b + c); },
+                                                               kPreservesHigh);
+  r["v_mad_i16"] = lane_op<Ty::u16, Ty::u16, Ty::u16, Ty::u16>([](u16 a, u16 b, u16 c) { return u16(u32(a) * b + c); },
+                                                               kPreservesHigh);
+  r["v_min3_i16"] =
+      lane_op<Ty::i16, Ty::i16, Ty::i16, Ty::i16>([](i16 a, i16 b, i16 c) { return min3(a, b, c); }, kPreservesHigh);
+  r["v_max3_i16"] =
+      lane_op<Ty::i16, Ty::i16, Ty::i16, Ty::i16>([](i16 a, i16 b, i16 c) { return max3(a, b, c); }, kPreservesHigh);
+  r["v_med3_i16"] =
+      lane_op<Ty::i16, Ty::i16, Ty::i16, Ty::i16>([](i16 a, i16 b, i16 c) { return median(a, b, c); }, kPreservesHigh);
+  r["v_min3_u16"] =
+      lane_op<Ty::u16, Ty::u16, Ty::u16, Ty::u16>([](u16 a, u16 b, u16 c) { return min3(a, b, c); }, kPreservesHigh);
+  r["v_max3_u16"] =
+      lane_op<Ty::u16, Ty::u16, Ty::u16, Ty::u16>([](u16 a, u16 b, u16 c) { return max3(a, b, c); }, kPreservesHigh);
+  r["v_med3_u16"] =
+      lane_op<Ty::u16, Ty::u16, Ty::u16, Ty::u16>([](u16 a, u16 b, u16 c) { return median(a, b, c); }, kPreservesHigh);
   // Packs two halves: every 16-bit source may be the high half of its register.
   r["v_pack_b32_f16"] = lane_op<Ty::b32, Ty::b16, Ty::b16>([](u16 a, u16 b) { return u32(a) | u32(b) << 16; });
 }

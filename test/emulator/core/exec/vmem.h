@@ -120,8 +120,9 @@ void load_to_lds(Wave& w, const Inst& in, const LaneAddresses& lanes, uint64_t z
   if (touched == 0) return;
   const uint64_t last = base + (64 - static_cast<unsigned>(__builtin_clzll(touched))) * 4 * Words;
   if (last > w.lds_size) {
-    fail_fault(w, in, "LDS DMA writes up to byte " + std::to_string(last - 1) + " (M0 " + std::to_string(w.s[kM0]) +
-                          "); the workgroup has " + std::to_string(w.lds_size));
+    fail_fault(w, in,
+               "LDS DMA writes up to byte " + std::to_string(last - 1) + " (M0 " + std::to_string(w.s[kM0]) +
+                   "); the workgroup has " + std::to_string(w.lds_size));
   }
   uint8_t* lds = w.lds + base;
   if (lanes.on == ~uint64_t{0}) {

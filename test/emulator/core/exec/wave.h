@@ -35,7 +35,7 @@ struct alignas(64) Wave {
   bool exec_full = true;
   bool mask_valid = false;
   Status status = Status::running;
-  uint32_t pc = 0;     // index into the program, of the next instruction
+  uint32_t pc = 0;  // index into the program, of the next instruction
   uint8_t* lds = nullptr;
   uint32_t lds_size = 0;
   uint8_t* scratch = nullptr;  // lane-major: scratch_size bytes for each lane
@@ -90,11 +90,16 @@ inline void broadcast(uint32_t value, uint32_t* row) {
 
 inline uint64_t scalar64(const Wave& w, const Operand& o) {
   switch (o.kind) {
-    case Operand::Kind::scalar: return w.read64(o.reg);
-    case Operand::Kind::scc: return w.scc;
-    case Operand::Kind::vccz: return w.read64(kVcc) == 0;
-    case Operand::Kind::execz: return w.exec() == 0;
-    default: return o.value;
+    case Operand::Kind::scalar:
+      return w.read64(o.reg);
+    case Operand::Kind::scc:
+      return w.scc;
+    case Operand::Kind::vccz:
+      return w.read64(kVcc) == 0;
+    case Operand::Kind::execz:
+      return w.exec() == 0;
+    default:
+      return o.value;
   }
 }
 

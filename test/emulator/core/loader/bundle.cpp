@@ -29,7 +29,12 @@ uint64_t read64(const uint8_t* data, size_t size, size_t offset) {
 }  // namespace
 
 bool is_bundle(const uint8_t* data) { return std::memcmp(data, kMagic, kMagicSize) == 0; }
-bool is_elf(const uint8_t* data) { return std::memcmp(data, "\x7f" "ELF", 4) == 0; }
+bool is_elf(const uint8_t* data) {
+  return std::memcmp(data,
+                     "\x7f"
+                     "ELF",
+                     4) == 0;
+}
 
 std::pair<const uint8_t*, size_t> unbundle(const uint8_t* data, size_t size) {
   if (size >= 4 && std::memcmp(data, kCompressedMagic, 4) == 0) {

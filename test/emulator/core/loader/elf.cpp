@@ -78,8 +78,8 @@ Elf64_Ehdr check_header(const File& file) {
   if (header.e_type != ET_DYN) fail("not linked (ELF type " + std::to_string(header.e_type) + ", expected ET_DYN)");
   const uint32_t mach = header.e_flags & kMachMask;
   if (mach != kMachGfx950) {
-    throw Error(ErrorKind::unsupported_target, "code object: EF_AMDGPU_MACH " + std::to_string(mach) +
-                                                   ", expected gfx950 (79); compile for gfx950");
+    throw Error(ErrorKind::unsupported_target,
+                "code object: EF_AMDGPU_MACH " + std::to_string(mach) + ", expected gfx950 (79); compile for gfx950");
   }
   if (header.e_phnum != 0 && header.e_phentsize != sizeof(Elf64_Phdr)) fail("odd program header size");
   if (header.e_shnum != 0 && header.e_shentsize != sizeof(Elf64_Shdr)) fail("odd section header size");

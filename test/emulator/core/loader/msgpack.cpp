@@ -20,30 +20,54 @@ class Reader {
     if (tag <= 0x9f) return array(tag & 0x0f, depth);
     if (tag <= 0xbf) return text(tag & 0x1f);
     switch (tag) {
-      case 0xc0: return {};
-      case 0xc2: return boolean(false);
-      case 0xc3: return boolean(true);
-      case 0xc4: return skip(number(1));
-      case 0xc5: return skip(number(2));
-      case 0xc6: return skip(number(4));
-      case 0xca: return skip(4);
-      case 0xcb: return skip(8);
-      case 0xcc: return integer(static_cast<int64_t>(number(1)));
-      case 0xcd: return integer(static_cast<int64_t>(number(2)));
-      case 0xce: return integer(static_cast<int64_t>(number(4)));
-      case 0xcf: return integer(static_cast<int64_t>(number(8)));
-      case 0xd0: return integer(static_cast<int8_t>(number(1)));
-      case 0xd1: return integer(static_cast<int16_t>(number(2)));
-      case 0xd2: return integer(static_cast<int32_t>(number(4)));
-      case 0xd3: return integer(static_cast<int64_t>(number(8)));
-      case 0xd9: return text(number(1));
-      case 0xda: return text(number(2));
-      case 0xdb: return text(number(4));
-      case 0xdc: return array(number(2), depth);
-      case 0xdd: return array(number(4), depth);
-      case 0xde: return map(number(2), depth);
-      case 0xdf: return map(number(4), depth);
-      default: fail("unknown type byte " + std::to_string(tag));
+      case 0xc0:
+        return {};
+      case 0xc2:
+        return boolean(false);
+      case 0xc3:
+        return boolean(true);
+      case 0xc4:
+        return skip(number(1));
+      case 0xc5:
+        return skip(number(2));
+      case 0xc6:
+        return skip(number(4));
+      case 0xca:
+        return skip(4);
+      case 0xcb:
+        return skip(8);
+      case 0xcc:
+        return integer(static_cast<int64_t>(number(1)));
+      case 0xcd:
+        return integer(static_cast<int64_t>(number(2)));
+      case 0xce:
+        return integer(static_cast<int64_t>(number(4)));
+      case 0xcf:
+        return integer(static_cast<int64_t>(number(8)));
+      case 0xd0:
+        return integer(static_cast<int8_t>(number(1)));
+      case 0xd1:
+        return integer(static_cast<int16_t>(number(2)));
+      case 0xd2:
+        return integer(static_cast<int32_t>(number(4)));
+      case 0xd3:
+        return integer(static_cast<int64_t>(number(8)));
+      case 0xd9:
+        return text(number(1));
+      case 0xda:
+        return text(number(2));
+      case 0xdb:
+        return text(number(4));
+      case 0xdc:
+        return array(number(2), depth);
+      case 0xdd:
+        return array(number(4), depth);
+      case 0xde:
+        return map(number(2), depth);
+      case 0xdf:
+        return map(number(4), depth);
+      default:
+        fail("unknown type byte " + std::to_string(tag));
     }
   }
 

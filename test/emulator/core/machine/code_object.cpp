@@ -42,7 +42,8 @@ KernelInfo read_info(const MsgValue& map) {
   info.sgpr_spill_count = number(map, ".sgpr_spill_count");
   info.max_flat_workgroup_size = number(map, ".max_flat_workgroup_size");
   const uint32_t wave = number(map, ".wavefront_size");
-  if (wave != 0 && wave != 64) fail("kernel '" + info.name + "' has waves of " + std::to_string(wave) + "; gfx950 has 64");
+  if (wave != 0 && wave != 64)
+    fail("kernel '" + info.name + "' has waves of " + std::to_string(wave) + "; gfx950 has 64");
   if (const MsgValue* arguments = map.get(".args")) {
     for (const MsgValue& argument : arguments->array) {
       info.arguments.push_back({text(argument, ".name"), text(argument, ".value_kind"), number(argument, ".offset"),
@@ -107,13 +108,15 @@ class ElfCodeObject : public CodeObject {
     kernel->info = read_info(map);
     const std::string descriptor_name = text(map, ".symbol");
     auto descriptor = symbols.find(descriptor_name);
-    if (descriptor == symbols.end()) fail("no descriptor '" + descriptor_name + "' for kernel '" + kernel->info.name + "'");
+    if (descriptor == symbols.end())
+      fail("no descriptor '" + descriptor_name + "' for kernel '" + kernel->info.name + "'");
     const uint64_t address = descriptor->second->value;
     kernel->descriptor = read_descriptor(elf_.at(address, kDescriptorSize, "kernel descriptor"));
     const uint64_t entry = address + static_cast<uint64_t>(kernel->descriptor.entry_offset);
     auto function = symbols.find(kernel->info.name);
     if (function == symbols.end()) fail("no symbol for kernel '" + kernel->info.name + "'");
-    if (function->second->value != entry) fail("descriptor and symbol of '" + kernel->info.name + "' disagree on its entry");
+    if (function->second->value != entry)
+      fail("descriptor and symbol of '" + kernel->info.name + "' disagree on its entry");
     kernel->code_size = function->second->size;
     kernel->code = elf_.at(entry, kernel->code_size, "kernel code");
     kernels_.push_back(std::move(kernel));

@@ -29,7 +29,8 @@ std::vector<uint8_t> build_kernarg(const Launch& launch, const KernelInfo& info)
   }
   if (launch.kernarg_size < explicit_end) {
     throw Error(ErrorKind::invalid_launch, "kernel '" + info.name + "' takes " + std::to_string(explicit_end) +
-                                               " bytes of arguments, the launch gives " + std::to_string(launch.kernarg_size));
+                                               " bytes of arguments, the launch gives " +
+                                               std::to_string(launch.kernarg_size));
   }
   std::vector<uint8_t> segment(end + kKernargPadding, 0xA5);
   std::memcpy(segment.data(), launch.kernarg, std::min(launch.kernarg_size, explicit_end));
@@ -46,7 +47,10 @@ std::vector<uint8_t> build_kernarg(const Launch& launch, const KernelInfo& info)
     if (kind.compare(0, 17, "hidden_remainder_") == 0) put<uint16_t>(segment, argument, 0);
     if (kind.compare(0, 21, "hidden_global_offset_") == 0) put<uint64_t>(segment, argument, 0);
     if (kind == "hidden_grid_dims") {
-      put<uint16_t>(segment, argument, launch.grid.z > 1 || launch.block.z > 1 ? 3 : launch.grid.y > 1 || launch.block.y > 1 ? 2 : 1);
+      put<uint16_t>(segment, argument,
+                    launch.grid.z > 1 || launch.block.z > 1   ? 3
+                    : launch.grid.y > 1 || launch.block.y > 1 ? 2
+                                                              : 1);
     }
     if (kind == "hidden_dynamic_lds_size") put<uint32_t>(segment, argument, launch.dynamic_lds);
     // Others (hostcall, printf, heap, queues) keep 0xA5: nothing serves them, and using such a pointer faults.

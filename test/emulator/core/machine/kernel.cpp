@@ -6,7 +6,8 @@ namespace gfx950 {
 
 const exec::Program& Kernel::program() const {
   std::lock_guard lock(mutex_);
-  // Firmware that preloads kernel arguments enters 256 bytes later: what lies before loads them for firmware that cannot.
+  // Firmware that preloads kernel arguments enters 256 bytes later: what lies before loads them for firmware that
+  // cannot.
   const uint64_t entry = descriptor.preload_length != 0 ? 256 : 0;
   if (!program_) program_ = decode::decode_kernel(info.name, code, code_size, entry);
   return *program_;

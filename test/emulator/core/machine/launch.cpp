@@ -38,8 +38,9 @@ void check_launch(const Launch& launch, const Kernel& kernel) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) invalid(info, "empty grid");
   const uint64_t lds = uint64_t{info.group_segment_size} + launch.dynamic_lds;
   if (lds > kMaxLds) {
-    invalid(info, "needs " + std::to_string(lds) + " bytes of LDS (" + std::to_string(info.group_segment_size) + " static, " +
-                      std::to_string(launch.dynamic_lds) + " dynamic); gfx950 has " + std::to_string(kMaxLds));
+    invalid(info, "needs " + std::to_string(lds) + " bytes of LDS (" + std::to_string(info.group_segment_size) +
+                      " static, " + std::to_string(launch.dynamic_lds) + " dynamic); gfx950 has " +
+                      std::to_string(kMaxLds));
   }
   const Descriptor& d = kernel.descriptor;
   // Private segment buffer and queue pointer: registers for things that do not exist here.
@@ -59,9 +60,9 @@ class FloatMode {
  public:
   explicit FloatMode(uint32_t rsrc1) : before_(_mm_getcsr()) {
     const uint32_t denormal32 = rsrc1 >> 16 & 3;
-    uint32_t mode = 0x1f80;                        // all exceptions masked, nearest even
-    if ((denormal32 & 1) == 0) mode |= 0x0040;     // denormal inputs are zero
-    if ((denormal32 & 2) == 0) mode |= 0x8000;     // denormal results are zero
+    uint32_t mode = 0x1f80;                     // all exceptions masked, nearest even
+    if ((denormal32 & 1) == 0) mode |= 0x0040;  // denormal inputs are zero
+    if ((denormal32 & 2) == 0) mode |= 0x8000;  // denormal results are zero
     _mm_setcsr(mode);
   }
   ~FloatMode() { _mm_setcsr(before_); }
@@ -77,7 +78,9 @@ void count(const exec::Program& program, const WorkerTotals& totals, LaunchCount
     const exec::Inst& in = program.code[k];
     counts.wave_instructions += n;
     switch (in.klass) {
-      case exec::Klass::salu: counts.salu += n; break;
+      case exec::Klass::salu:
+        counts.salu += n;
+        break;
       case exec::Klass::valu:
         counts.valu += n;
         work.valu_slots += n * in.cost;
@@ -86,11 +89,21 @@ void count(const exec::Program& program, const WorkerTotals& totals, LaunchCount
         counts.mfma += n;
         work.mfma_passes += n * in.cost;
         break;
-      case exec::Klass::lds: counts.lds += n; break;
-      case exec::Klass::vmem: counts.vmem += n; break;
-      case exec::Klass::smem: counts.smem += n; break;
-      case exec::Klass::branch: counts.branch += n; break;
-      case exec::Klass::other: counts.other += n; break;
+      case exec::Klass::lds:
+        counts.lds += n;
+        break;
+      case exec::Klass::vmem:
+        counts.vmem += n;
+        break;
+      case exec::Klass::smem:
+        counts.smem += n;
+        break;
+      case exec::Klass::branch:
+        counts.branch += n;
+        break;
+      case exec::Klass::other:
+        counts.other += n;
+        break;
     }
   }
   counts.bytes_loaded += totals.bytes_loaded;

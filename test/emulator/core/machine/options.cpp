@@ -41,7 +41,8 @@ RunOptions RunOptions::from_environment() {
     char* end = nullptr;
     errno = 0;
     const long threads = std::strtol(value.c_str(), &end, 10);
-    if (*end != 0 || errno != 0 || threads < 0 || threads > 1024) bad("GFX950_THREADS", value, "0 (one per core) to 1024");
+    if (*end != 0 || errno != 0 || threads < 0 || threads > 1024)
+      bad("GFX950_THREADS", value, "0 (one per core) to 1024");
     options.threads = static_cast<unsigned>(threads);
   }
   if (read("GFX950_TIMEOUT", value)) {

@@ -139,15 +139,17 @@ uint64_t Workgroup::step(Wave& w, uint64_t budget) {
 void Workgroup::check_deadline() {
   if (std::chrono::steady_clock::now() < state_.deadline) return;
   const Wave& first = *waves_;
-  std::string text = "kernel '" + state_.kernel->info.name + "', workgroup (" + std::to_string(first.group_id[0]) + ", " +
-                     std::to_string(first.group_id[1]) + ", " + std::to_string(first.group_id[2]) + "): still running after " +
-                     std::to_string(state_.options.timeout_seconds) + " s; waves at";
+  std::string text = "kernel '" + state_.kernel->info.name + "', workgroup (" + std::to_string(first.group_id[0]) +
+                     ", " + std::to_string(first.group_id[1]) + ", " + std::to_string(first.group_id[2]) +
+                     "): still running after " + std::to_string(state_.options.timeout_seconds) + " s; waves at";
   for (uint32_t k = 0; k < waves_count_; ++k) {
     const Wave& w = waves_.get()[k];
     char where[64];
     const size_t pc = std::min<size_t>(w.pc, state_.program->offset.size() - 1);
     std::snprintf(where, sizeof where, "%s %u: 0x%x%s", k == 0 ? "" : ",", k, state_.program->offset[pc],
-                  w.status == Status::at_barrier ? " (barrier)" : w.status == Status::ended ? " (ended)" : "");
+                  w.status == Status::at_barrier ? " (barrier)"
+                  : w.status == Status::ended    ? " (ended)"
+                                                 : "");
     text += where;
   }
   throw Error(ErrorKind::timeout,

@@ -1,11 +1,11 @@
-#include "gfx950/gfx950.h"
-
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <shared_mutex>
 #include <string>
+
+#include "gfx950/gfx950.h"
 
 namespace gfx950 {
 namespace {
@@ -64,8 +64,9 @@ void Memory::add(void* pointer, size_t size, Owner owner, int device) {
   const bool meets_next = next != store().ranges.end() && next->first < begin + size;
   const bool meets_previous = next != store().ranges.begin() && std::prev(next)->second.end > begin;
   if (meets_next || meets_previous) {
-    throw Error(ErrorKind::memory_fault, "memory of " + std::to_string(size) + " bytes overlaps a range that is registered already; "
-                                                                               "remove that one first");
+    throw Error(ErrorKind::memory_fault, "memory of " + std::to_string(size) +
+                                             " bytes overlaps a range that is registered already; "
+                                             "remove that one first");
   }
   store().ranges[begin] = Range{begin, begin + size, owner, device};
 }

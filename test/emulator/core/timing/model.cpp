@@ -7,20 +7,20 @@ namespace {
 
 // Each with its source; README.md explains the formula they go into.
 struct Parameters {
-  double clock_ghz = 2.4;              // published peak engine clock
-  double clock_drop_ghz = 0.65;        // fitted elsewhere on published BF16 GEMMs: 2.4 - 0.65 u at matrix utilisation u
-  double launch_ns = 7000;             // fitted with it
-  unsigned compute_units = 256;        // published
-  unsigned simds = 4;                  // per compute unit, published
-  unsigned max_waves_per_simd = 8;     // LLVM
-  unsigned vgprs_per_lane = 512;       // LLVM
-  unsigned vgpr_granule = 8;           // LLVM
-  unsigned lds_bytes = 160 * 1024;     // published
-  double lds_bytes_per_clock = 128;    // published, per compute unit
-  double l1_bytes_per_clock = 64;      // guess that worked: L2 to one compute unit
-  double hbm_bytes_per_ns = 7200;      // reached, of 8,000 published
-  double start_clocks = 1200;          // guess: one HBM latency at the start of each round of workgroups
-  double issue_clocks = 4;             // of a SIMD, for an instruction that occupies no unit modelled here
+  double clock_ghz = 2.4;            // published peak engine clock
+  double clock_drop_ghz = 0.65;      // fitted elsewhere on published BF16 GEMMs: 2.4 - 0.65 u at matrix utilisation u
+  double launch_ns = 7000;           // fitted with it
+  unsigned compute_units = 256;      // published
+  unsigned simds = 4;                // per compute unit, published
+  unsigned max_waves_per_simd = 8;   // LLVM
+  unsigned vgprs_per_lane = 512;     // LLVM
+  unsigned vgpr_granule = 8;         // LLVM
+  unsigned lds_bytes = 160 * 1024;   // published
+  double lds_bytes_per_clock = 128;  // published, per compute unit
+  double l1_bytes_per_clock = 64;    // guess that worked: L2 to one compute unit
+  double hbm_bytes_per_ns = 7200;    // reached, of 8,000 published
+  double start_clocks = 1200;        // guess: one HBM latency at the start of each round of workgroups
+  double issue_clocks = 4;           // of a SIMD, for an instruction that occupies no unit modelled here
 };
 constexpr Parameters kParameters;
 

@@ -1,7 +1,7 @@
 // Public interface of the gfx950 core: load a code object, launch one of its kernels on host memory.
 //
-// The core knows nothing of HIP and nothing of PyTorch. Device memory is host memory: a device pointer is a host pointer
-// that lies in a range registered with Memory. Nothing here is thread-safe unless it says so.
+// The core knows nothing of HIP and nothing of PyTorch. Device memory is host memory: a device pointer is a host
+// pointer that lies in a range registered with Memory. Nothing here is thread-safe unless it says so.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,8 @@ class Error : public std::runtime_error {
   ErrorKind kind_;
 };
 
-// ---- code objects -----------------------------------------------------------------------------------------------------
+// ---- code objects
+// -----------------------------------------------------------------------------------------------------
 
 struct KernelArgument {
   std::string name;        // may be empty
@@ -46,10 +47,10 @@ struct KernelArgument {
 
 struct KernelInfo {
   std::string name;
-  uint32_t kernarg_size = 0;         // bytes, explicit and hidden
-  uint32_t group_segment_size = 0;   // static LDS, bytes
-  uint32_t private_segment_size = 0; // scratch per lane, bytes
-  uint32_t vgpr_count = 0;           // as the metadata counts them
+  uint32_t kernarg_size = 0;          // bytes, explicit and hidden
+  uint32_t group_segment_size = 0;    // static LDS, bytes
+  uint32_t private_segment_size = 0;  // scratch per lane, bytes
+  uint32_t vgpr_count = 0;            // as the metadata counts them
   uint32_t agpr_count = 0;
   uint32_t sgpr_count = 0;
   uint32_t vgpr_spill_count = 0;
@@ -82,7 +83,8 @@ class CodeObject {
 
 const KernelInfo& info(const Kernel& kernel);
 
-// ---- launches ---------------------------------------------------------------------------------------------------------
+// ---- launches
+// ---------------------------------------------------------------------------------------------------------
 
 struct Dim3 {
   uint32_t x = 1, y = 1, z = 1;
@@ -92,20 +94,22 @@ enum class Schedule { run_to_barrier, round_robin };  // order in which the wave
 
 struct RunOptions {
   Schedule schedule = Schedule::run_to_barrier;
-  bool check = false;               // hazard checker and poisoned LDS and registers
-  unsigned threads = 0;             // host threads that run workgroups; 0: one per core
-  double timeout_seconds = 300;     // of host time
-  // From GFX950_SCHEDULE, GFX950_CHECK, GFX950_THREADS, GFX950_TIMEOUT; throws Error(invalid_launch) that names a bad value.
+  bool check = false;            // hazard checker and poisoned LDS and registers
+  unsigned threads = 0;          // host threads that run workgroups; 0: one per core
+  double timeout_seconds = 300;  // of host time
+  // From GFX950_SCHEDULE, GFX950_CHECK, GFX950_THREADS, GFX950_TIMEOUT; throws Error(invalid_launch) that names a bad
+  // value.
   static RunOptions from_environment();
 };
 
 struct Launch {
   const Kernel* kernel = nullptr;
-  Dim3 grid;                       // workgroups
-  Dim3 block;                      // work-items per workgroup
-  uint32_t dynamic_lds = 0;        // bytes beyond the static LDS
-  const void* kernarg = nullptr;   // explicit arguments laid out as the metadata says; hidden ones are filled in by the core
-  size_t kernarg_size = 0;         // bytes at `kernarg`
+  Dim3 grid;                 // workgroups
+  Dim3 block;                // work-items per workgroup
+  uint32_t dynamic_lds = 0;  // bytes beyond the static LDS
+  const void* kernarg =
+      nullptr;              // explicit arguments laid out as the metadata says; hidden ones are filled in by the core
+  size_t kernarg_size = 0;  // bytes at `kernarg`
 };
 
 struct LaunchCounts {
@@ -122,7 +126,8 @@ struct LaunchResult {
 // Runs the whole grid to its end. Throws Error; memory may then be partly written, as on hardware.
 LaunchResult launch(const Launch& launch, const RunOptions& options);
 
-// ---- memory -----------------------------------------------------------------------------------------------------------
+// ---- memory
+// -----------------------------------------------------------------------------------------------------------
 
 // The ranges that kernels may touch. Thread-safe.
 class Memory {
@@ -137,10 +142,10 @@ class Memory {
 
   // 256-byte aligned, poisoned (0xA5...) when `poison`. Returns nullptr when the host has none left.
   void* allocate(size_t size, int device, bool poison);
-  bool release(void* pointer);                     // false if `pointer` does not begin an allocation made by allocate()
+  bool release(void* pointer);  // false if `pointer` does not begin an allocation made by allocate()
   void add(void* pointer, size_t size, Owner owner, int device);  // throws Error(memory_fault) if it overlaps another
   bool remove(void* pointer);
-  std::optional<Range> find(const void* pointer) const;  // the range that holds it
+  std::optional<Range> find(const void* pointer) const;     // the range that holds it
   std::optional<Range> nearest(const void* pointer) const;  // for messages: the range closest to an address in none
   size_t allocated_bytes(int device) const;
 };
