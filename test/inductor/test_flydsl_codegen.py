@@ -1,5 +1,5 @@
 # Owner(s): ["module: inductor"]
-"""The text of generated FlyDSL modules (T0: no GPU, no flydsl)."""
+"""The text of generated FlyDSL modules (T0: no GPU)."""
 
 from __future__ import annotations
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib.machinery
 import importlib.metadata
 import importlib.util
 import logging
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -130,7 +133,7 @@ def run_script(script: str, **environment: str) -> str:
 
 @contextlib.contextmanager
 def installed_flydsl(version: str | None) -> Iterator[None]:
-    """Pretend that flydsl has this version, or is not installed."""
+    """Pretend that flydsl is installed with this version, or is not."""
     real_version, real_spec = importlib.metadata.version, importlib.util.find_spec
 
     def fake_version(name: str) -> str:
@@ -140,16 +143,23 @@ def installed_flydsl(version: str | None) -> Iterator[None]:
             raise importlib.metadata.PackageNotFoundError(name)
         return version
 
-    def fake_spec(name: str, package: str | None = None) -> Any:
-        return None if name == "flydsl" and version is None else real_spec(name, package)
-
     target.unavailable_reason.cache_clear()
     try:
         with (
+            tempfile.TemporaryDirectory() as folder,
             mock.patch.object(importlib.metadata, "version", fake_version),
-            mock.patch.object(importlib.util, "find_spec", fake_spec),
         ):
-            yield
+            package = importlib.machinery.ModuleSpec("flydsl", None, origin=folder, is_package=True)
+            package.submodule_search_locations = [folder]
+            (Path(folder) / "_mlir").mkdir()
+
+            def fake_spec(name: str, parent: str | None = None) -> importlib.machinery.ModuleSpec | None:
+                if name != "flydsl":
+                    return real_spec(name, parent)
+                return None if version is None else package
+
+            with mock.patch.object(importlib.util, "find_spec", fake_spec):
+                yield
     finally:
         target.unavailable_reason.cache_clear()
 
