@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import os
 import re
+import sys
 import tempfile
 import unittest
 import unittest.mock
@@ -76,6 +77,22 @@ def main_loop(isa: str) -> list[str]:
     return loop
 
 
+def waits_at_barriers(isa: str) -> list[int]:
+    """For each barrier the vmcnt waited for, with lgkmcnt(0) and no memory access since; -1 if there is none."""
+    counts, count = [], -1
+    for line in isa.split("s_endpgm")[0].splitlines():
+        instruction = line.strip()
+        wait = re.fullmatch(r"s_waitcnt vmcnt\((\d+)\) lgkmcnt\(0\)", instruction)
+        if wait:
+            count = int(wait[1])
+        elif instruction.startswith(("buffer_", "ds_", "global_", "flat_")):
+            count = -1
+        elif instruction == "s_barrier":
+            counts.append(count)
+            count = -1
+    return counts
+
+
 @unittest.skipIf(CANNOT_COMPILE is not None, f"compiling needs flydsl and its linker: {CANNOT_COMPILE}")
 @instantiate_parametrized_tests
 class TestCompiled(TestCase):
@@ -119,6 +136,11 @@ class TestCompiled(TestCase):
             reads = (wave_m + wave_n) // 16 * config.tile_k // 32
             self.assertEqual(sum(line.startswith("ds_read_b128") for line in part), reads)
         self.assertFalse([line for line in loop[: waits[0]] if line.endswith(" lds") or line.startswith("ds_")])
+        # Over the whole kernel: no barrier without its wait, and ever fewer loads in flight behind the loop.
+        meetings = waits_at_barriers(isa)
+        in_loops = [younger] * (tiles - config.stages + 1)
+        behind = [(config.stages - 2 - left) * config.loads_per_stage for left in range(config.stages - 1)]
+        self.assertEqual(sorted(meetings), sorted(in_loops + behind))
 
     def test_arch_is_ours_whatever_the_environment_says(self):
         # I1: FlyDSL alone takes the environment's word, and gfx942 where there is none.
@@ -142,6 +164,12 @@ def run(config: GemmConfig, a: torch.Tensor, b_nk: torch.Tensor, out: torch.Tens
     compiled(a, b_nk, out, torch.cuda.current_stream().cuda_stream)
     torch.cuda.synchronize()
     return compiled.launches - before
+
+
+def emulated_launches(name: str) -> int | None:
+    """How often the emulated device ran a kernel; None on a real one, which does not count."""
+    emulator = sys.modules.get("gfx950_emulator")
+    return None if emulator is None else emulator.launch_counts().get(name, 0)
 
 
 def shapes_of(config: GemmConfig) -> list[tuple[int, int, int]]:
@@ -229,11 +257,14 @@ class TestValues(TestCase):
 
         a, b_nk = (x.cuda() for x in reference.integer_inputs(64, 64, 64, torch.bfloat16))
         compiled = CompiledGemm(GemmSpec(dtype="bf16", config=SMALL, arch="gfx950", k_tail=False))
+        before = emulated_launches(compiled.spec.name)
         for launches in (1, 2):
             out = torch.full((64, 64), 7.0, dtype=torch.bfloat16, device="cuda")
             compiled(a, b_nk, out, torch.cuda.current_stream().cuda_stream)
             torch.cuda.synchronize()
             self.assertEqual(compiled.launches, launches)
+            if before is not None:
+                self.assertEqual(emulated_launches(compiled.spec.name), before + launches)
             self.assertTrue(torch.equal(out.cpu(), reference.rounded(a, b_nk)))
 
     def test_compile_only_in_the_environment_is_an_error(self):
