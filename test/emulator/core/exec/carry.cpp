@@ -207,7 +207,8 @@ void register_carry(Registry& r) {
   r["v_mad_i64_i32"] = two_results<Ty::i64, Ty::i32, Ty::i32, Ty::i64>(
       [](i32 a, i32 b, i64 c, bool& carry) {
         i64 x;
-        carry = __builtin_add_overflow(i64(a) * b, c, &x);
+        // Bit 64 of the exact sum, which is its sign: not the overflow.
+        carry = __builtin_add_overflow(i64(a) * b, c, &x) != (x < 0);
         return x;
       },
       4);
