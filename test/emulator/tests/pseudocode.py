@@ -24,7 +24,7 @@ class Unsupported(Exception):
 
 @dataclass(frozen=True)
 class Value:
-    kind: str  # "int" (exact, of any size), "float"
+    kind: str  # "int" (exact, of any size), "float", "zero" (+0.0 or -0.0 as written, which == tells apart)
     width: int
     number: Any
 
@@ -274,6 +274,9 @@ class Machine:
         return left
 
     def arithmetic(self, operator: str, a: Value, b: Value) -> Value:
+        if operator == "==" and "zero" in (a.kind, b.kind):
+            return integer(a.number == b.number and bool(np.signbit(a.number)) == bool(np.signbit(b.number)), 1)
+        a, b = (Value("float", x.width, x.number) if x.kind == "zero" else x for x in (a, b))
         comparisons: dict[str, Callable[[Any, Any], bool]] = {
             "==": lambda x, y: x == y,
             "!=": lambda x, y: x != y,
@@ -313,6 +316,8 @@ class Machine:
         if token in ("-", "+", "!", "~"):
             self.take()
             value = self.unary()
+            if token in "+-" and value.kind == "float" and value.number == 0:
+                return Value("zero", value.width, FLOAT[value.width](-0.0 if token == "-" else 0.0))
             if token == "!":
                 return integer(not value.true(), 1)
             if token == "~":

@@ -203,6 +203,36 @@ add(
 )
 
 
+def forward_permute(address: np.ndarray, data: np.ndarray, exec_: np.ndarray, old: np.ndarray) -> np.ndarray:
+    """Each enabled lane sends; when two send to one lane, the higher one wins. Lanes that get nothing get 0."""
+    target, on, waves = by_wave(address) // U32(4) % U32(64), enabled_lanes(exec_), by_wave(data)
+    result = np.zeros_like(waves)
+    for wave in range(len(waves)):
+        for lane in np.flatnonzero(on[wave]):
+            result[wave, target[wave, lane]] = waves[wave, lane]
+    return result.reshape(-1)
+
+
+add("ds_permute_b32 {d}, {0}, {1}\ns_waitcnt lgkmcnt(0)", "u32 b32", "b32", forward_permute, needs=("exec_", "old"))
+
+
+def write_lane(value: np.ndarray, lane: np.ndarray, old: np.ndarray) -> np.ndarray:
+    waves = by_wave(old).copy()
+    waves[np.arange(len(waves)), by_wave(lane)[:, 0] & U32(63)] = by_wave(value)[:, 0]
+    return waves.reshape(-1)
+
+
+# v_writelane ignores EXEC, so it is run with every lane on.
+add(
+    "s_mov_b32 m0, {s1}\nv_writelane_b32 {d}, {s0}, m0",
+    "b32 b32",
+    "b32",
+    write_lane,
+    needs=("old",),
+    execution=EVERY_LANE,
+)
+
+
 def swizzle(offset: int) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     if offset & 0x8000:
         source = LANE // 4 * 4 + np.array([offset >> 2 * q & 3 for q in range(4)])[LANE % 4]

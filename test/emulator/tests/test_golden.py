@@ -35,7 +35,7 @@ def scalar_case(row: dict[str, Any]) -> test_scalar_alu.Case:
 
 @cache
 def vector_rows() -> list[dict[str, Any]]:
-    return rows_of("vector_alu") + rows_of("vector_convert")
+    return [row for family in ("alu", "convert", "16bit", "f64") for row in rows_of(f"vector_{family}")]
 
 
 @cache

@@ -123,6 +123,35 @@ add("ds_write_b8 v20, v24 offset:3", write("lds", 1, 3), apart(1, LDS_BYTES - 3)
 add("ds_write_b16 v20, v24", write("lds", 2), apart(2, LDS_BYTES))
 add("ds_write_b8_d16_hi v20, v24", write("lds", 1, shift=16), apart(1, LDS_BYTES))
 add("ds_write_b16_d16_hi v20, v24", write("lds", 2, shift=16), apart(2, LDS_BYTES))
+
+
+def read_half(space: str, size: int, signed: bool, high: bool) -> Callable[[State], None]:
+    """The d16 forms: into one half of the register, the other stays."""
+
+    def reference(state: State) -> None:
+        for lane in state.lanes:
+            value = state.load(space, state.address[lane], size)
+            if signed and value >> (8 * size - 1):
+                value -= 1 << 8 * size
+            old = state.result[lane][0]
+            half = (value & 0xFFFF) << 16 | old & 0xFFFF if high else value & 0xFFFF | old & 0xFFFF0000
+            state.set_result(lane, half, 1)
+
+    return reference
+
+
+for name, size, signed in (("u8", 1, False), ("i8", 1, True), ("u16", 2, False)):
+    for suffix in ("", "_hi"):
+        add(
+            f"ds_read_{name}_d16{suffix} v8, v20",
+            read_half("lds", size, signed, suffix == "_hi"),
+            anywhere(size, LDS_BYTES),
+        )
+for name, size, signed in (("ubyte", 1, False), ("sbyte", 1, True), ("short", 2, False)):
+    for suffix in ("", "_hi"):
+        read = read_half("memory", size, signed, suffix == "_hi")
+        add(f"global_load_{name}_d16{suffix} v8, v20, s[12:13]", read, anywhere(size, MEMORY_BYTES))
+        add(f"buffer_load_{name}_d16{suffix} v8, v20, s[16:19], 0 offen", read, anywhere(size, MEMORY_BYTES))
 add("ds_read2_b32 v[8:9], v20 offset0:3 offset1:200", read_two(1, 12, 800), anywhere(4, LDS_BYTES - 800))
 add("ds_read2_b64 v[8:11], v20 offset0:250 offset1:1", read_two(2, 2000, 8), anywhere(8, LDS_BYTES - 2000))
 add("ds_read2st64_b32 v[8:9], v20 offset0:2 offset1:15", read_two(1, 512, 3840), anywhere(4, LDS_BYTES - 3840))

@@ -320,6 +320,37 @@ for name in ("eq", "lg"):
 add("s_bitcmp0_b32 {0}, {1}", "u32 shift", "", lambda a, b: (0, a >> (b & 31) & 1 == 0))
 add("s_bitcmp1_b32 {0}, {1}", "u32 shift", "", lambda a, b: (0, a >> (b & 31) & 1 == 1))
 
+for bits, wide, kind in ((32, "b32", "u32"), (64, "b64", "u64")):
+    add(f"s_bcnt0_i32_{wide} {{d}}, {{0}}", kind, "u32", lambda a, bits=bits: nonzero(bits - a.bit_count()))
+    add(
+        f"s_ff0_i32_{wide} {{d}}, {{0}}",
+        kind,
+        "u32",
+        lambda a, bits=bits: (first_one(~a & (1 << bits) - 1), None),
+    )
+    add(
+        f"s_flbit_i32_{wide} {{d}}, {{0}}",
+        kind,
+        "u32",
+        lambda a, bits=bits: (bits - a.bit_length() if a else WORD, None),
+    )
+add("s_brev_b64 {d}, {0}", "u64", "u64", lambda a: (int(f"{a:064b}"[::-1], 2), None))
+add("s_bfm_b64 {d}, {0}, {1}", "shift shift", "u64", lambda a, b: (((1 << (a & 63)) - 1) << (b & 63), None))
+add("s_bitset0_b64 {d}, {0}", "u32", "u64", lambda a, old: (old & ~(1 << (a & 63)), None), "old")
+add("s_bitset1_b64 {d}, {0}", "u32", "u64", lambda a, old: (old | 1 << (a & 63), None), "old")
+add("s_bitcmp0_b64 {0}, {1}", "u64 shift", "", lambda a, b: (0, a >> (b & 63) & 1 == 0))
+add("s_bitcmp1_b64 {0}, {1}", "u64 shift", "", lambda a, b: (0, a >> (b & 63) & 1 == 1))
+add("s_pack_ll_b32_b16 {d}, {0}, {1}", "u32 u32", "u32", lambda a, b: (a & 0xFFFF | (b & 0xFFFF) << 16, None))
+add("s_pack_lh_b32_b16 {d}, {0}, {1}", "u32 u32", "u32", lambda a, b: (a & 0xFFFF | (b >> 16) << 16, None))
+add("s_pack_hh_b32_b16 {d}, {0}, {1}", "u32 u32", "u32", lambda a, b: (a >> 16 | (b >> 16) << 16, None))
+add(
+    "s_absdiff_i32 {d}, {0}, {1}",
+    "u32 u32",
+    "u32",
+    lambda a, b: nonzero(abs(signed(a) - signed(b) if not overflows(signed(a) - signed(b)) else signed(a - b))),
+)
+add("s_cmovk_i32 {d}, 0x8001", "", "u32", lambda scc, old: (signed(0x8001, 16) if scc else old, None), "scc", "old")
+
 # Branches: the destination tells which way it went.
 BRANCH = "s_mov_b32 {{d}}, 1\n{setup}\n{branch} .Ltaken_%s\ns_mov_b32 {{d}}, 2\n.Ltaken_%s:"
 for label, (setup, branch, taken) in enumerate(

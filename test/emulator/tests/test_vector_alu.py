@@ -153,6 +153,68 @@ for table in (0x00, 0xFF, 0xF0, 0xCC, 0xAA, 0x96, 0xE8, 0xCA, 0x6C, 0x40, 0x1B):
         high_half="any",
     )
 
+
+def signed24(value: np.ndarray) -> np.ndarray:
+    return ((value << 8) >> 8).astype(I64)
+
+
+def trailing_zeros(value: np.ndarray) -> np.ndarray:
+    lowest = (value & (~value + U32(1))).astype(F64)
+    return np.where(value == 0, -1, np.log2(np.maximum(lowest, 1))).astype(I64).astype(I32)
+
+
+def leading_signs(value: np.ndarray) -> np.ndarray:
+    """Bits from the top that equal the sign; -1 when all do."""
+    flipped = (value ^ (value >> 31)).view(U32)
+    return np.where(flipped == 0, -1, leading_zeros(flipped)).astype(I32)
+
+
+def wide_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return a.astype(I64) * b.astype(I64)
+
+
+for name, reference in {
+    "bfi_b32": lambda a, b, c: (a & b) | (~a & c),
+    "min3_u32": lambda a, b, c: np.minimum(np.minimum(a, b), c),
+    "max3_u32": lambda a, b, c: np.maximum(np.maximum(a, b), c),
+    "med3_u32": lambda a, b, c: np.sort(np.stack([a, b, c]), axis=0)[1],
+    "alignbyte_b32": lambda a, b, c: align_bits(a, b, (c & U32(3)) * U32(8)),
+    "sad_u32": lambda a, b, c: np.maximum(a, b) - np.minimum(a, b) + c,
+}.items():
+    add(f"v_{name} {{d}}, {{0}}, {{1}}, {{2}}", "u32 u32 u32", "u32", reference)
+add("v_min3_i32 {d}, {0}, {1}, {2}", "i32 i32 i32", "i32", lambda a, b, c: np.minimum(np.minimum(a, b), c))
+add(
+    "v_mad_i32_i24 {d}, {0}, {1}, {2}",
+    "i32 i32 i32",
+    "i32",
+    lambda a, b, c: (signed24(a) * signed24(b) + c).astype(I32),
+)
+add("v_mul_hi_i32 {d}, {0}, {1}", "i32 i32", "i32", lambda a, b: (wide_product(a, b) >> 32).astype(I32))
+add(
+    "v_bfm_b32 {d}, {0}, {1}",
+    "u32 u32",
+    "u32",
+    lambda a, b: (((U64(1) << (a & U32(31)).astype(U64)) - U64(1)) << (b & U32(31)).astype(U64)).astype(U32),
+)
+add("v_bcnt_u32_b32 {d}, {0}, {1}", "u32 u32", "u32", lambda a, b: np.bitwise_count(a).astype(U32) + b)
+for form in ("e32", "e64"):
+    add(
+        f"v_mul_i32_i24_{form} {{d}}, {{0}}, {{1}}",
+        "i32 i32",
+        "i32",
+        lambda a, b: (signed24(a) * signed24(b)).astype(I32),
+    )
+    add(
+        f"v_mul_hi_i32_i24_{form} {{d}}, {{0}}, {{1}}",
+        "i32 i32",
+        "i32",
+        lambda a, b: (signed24(a) * signed24(b) >> 32).astype(I32),
+    )
+    add(f"v_xnor_b32_{form} {{d}}, {{0}}, {{1}}", "b32 b32", "b32", lambda a, b: ~(a ^ b))
+    add(f"v_ffbl_b32_{form} {{d}}, {{0}}", "b32", "i32", trailing_zeros)
+    add(f"v_ffbh_i32_{form} {{d}}, {{0}}", "i32", "i32", leading_signs)
+add("v_swap_b32 {d}, {0}\nv_mov_b32_e32 {d}, {0}", "b32", "b32", lambda a, old: old, needs=("old",))
+
 # Scalar registers and constants as sources.
 add("v_add_u32_e32 {d}, {s0}, {1}", "u32 u32", "u32", lambda a, b: a + b)
 add("v_lshl_add_u32 {d}, {0}, {s1}, {2}", "u32 u32 u32", "u32", lambda a, b, c: shift_left(b, a) + c)
@@ -185,6 +247,16 @@ def multiply_add_64(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> tuple[np.nda
 
 
 add("v_mad_u64_u32 {d}, {m}, {0}, {1}, {2}", "u32 u32 u64", "u64", multiply_add_64, mask="m")
+
+
+def multiply_add_signed(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The mask is bit 64 of the exact sum, which is its sign."""
+    exact = [int(x) * int(y) + int(z) for x, y, z in zip(a, b, c, strict=True)]
+    wrapped = np.array([value & 0xFFFFFFFFFFFFFFFF for value in exact], U64).view(I64)
+    return wrapped, np.array([value < 0 for value in exact])
+
+
+add("v_mad_i64_i32 {d}, {m}, {0}, {1}, {2}", "i32 i32 i64", "i64", multiply_add_signed, mask="m")
 
 
 def add_carry(a: np.ndarray, b: np.ndarray, carry: Any = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -320,6 +392,16 @@ add("v_mul_f32_e64 {d}, {s0}, -{1}", "f32 f32", "f32", lambda a, b: a * -b)
 add("v_max3_f32 {d}, {0}, {1}, {2}", "f32 f32 f32", "f32", lambda a, b, c: number_max(number_max(a, b), c))
 add("v_maximum3_f32 {d}, {0}, {1}, {2}", "f32 f32 f32", "f32", lambda a, b, c: nan_max(nan_max(a, b), c))
 add("v_minimum3_f32 {d}, {0}, {1}, {2}", "f32 f32 f32", "f32", lambda a, b, c: nan_min(nan_min(a, b), c))
+add("v_min3_f32 {d}, {0}, {1}, {2}", "f32 f32 f32", "f32", lambda a, b, c: number_min(number_min(a, b), c))
+
+
+def median(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """The middle one; with a NaN among them the smallest of the others."""
+    ordered = number_max(number_min(a, b), number_min(number_max(a, b), c))
+    return np.where(np.isnan(a) | np.isnan(b) | np.isnan(c), number_min(number_min(a, b), c), ordered)
+
+
+add("v_med3_f32 {d}, {0}, {1}, {2}", "f32 f32 f32", "f32", median)
 add("v_ldexp_f32 {d}, {0}, {1}", "f32 i32", "f32", scaled)
 
 # ---- packed and mixed ------------------------------------------------------------------------------------

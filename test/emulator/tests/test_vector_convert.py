@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from core_library import Program
-from lane_math import halves, join_halves, to_integer
+from lane_math import halves, join_floats, join_halves, to_integer
 from vector_case import VectorCase as Case
 
 U32, U64, I32 = np.uint32, np.uint64, np.int32
@@ -129,6 +129,11 @@ _NEAR_FP8 = [
 ]  # fmt: skip
 
 
+def quiet_floats(pair: np.ndarray) -> np.ndarray:
+    words = pair.astype(U64).view(U32)
+    return np.where((words & U32(0x7FFFFFFF)) > 0x7F800000, U32(0x7FC00000), words).view(U64)
+
+
 def pack_8bit(kind: np.dtype, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     first, second = (value.astype(kind).view(np.uint8).astype(U32) for value in (low, high))
     return first | second << U32(8)
@@ -163,6 +168,29 @@ for name, kind, infinity in (("fp8", FP8, 0x7E), ("bf8", BF8, 0x7C)):
             values=values,
             canonical=same_nan(infinity),
         )
+
+
+def codes_to_f32(kind: np.dtype, codes: np.ndarray) -> np.ndarray:
+    return (codes & U32(0xFF)).astype(np.uint8).view(kind).astype(F32)
+
+
+for name, kind in (("fp8", FP8), ("bf8", BF8)):
+    for byte in range(4):
+        select = f"src0_sel:BYTE_{byte}"
+        add(
+            f"v_cvt_f32_{name}_sdwa {{d}}, {{0}} {select}",
+            "b32",
+            "f32",
+            lambda a, kind=kind, byte=byte: codes_to_f32(kind, a >> U32(8 * byte)),
+        )
+    add(f"v_cvt_f32_{name}_e32 {{d}}, {{0}}", "b32", "f32", lambda a, kind=kind: codes_to_f32(kind, a))
+    add(
+        f"v_cvt_pk_f32_{name}_e32 {{d}}, {{0}}",
+        "b32",
+        "f32x2",
+        lambda a, kind=kind: join_floats(codes_to_f32(kind, a), codes_to_f32(kind, a >> U32(8))),
+        canonical=quiet_floats,
+    )
 
 
 def fp4_pair(byte: int, word: np.ndarray, scale: np.ndarray) -> np.ndarray:
