@@ -6,6 +6,7 @@ import itertools
 import os
 import subprocess
 import sys
+from unittest import mock
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -84,6 +85,13 @@ class TestMay(TestCase):
         self.assertIsNone(target.release_unsupported_reason("0.3.0"))
         self.assertIn("too old", target.release_unsupported_reason("0.3.0", gemm_config.FLYDSL_AT_LEAST))
         self.assertIsNone(target.release_unsupported_reason("0.3.4.1", gemm_config.FLYDSL_AT_LEAST))
+        with (
+            mock.patch.object(target, "unavailable_reason", return_value=None),
+            mock.patch.object(target, "flydsl_version", return_value="0.3.0"),
+        ):
+            self.assertIn("flydsl 0.3.0 is too old; install a release >=0.3.4,<0.4", gemm_config.unavailable_reason())
+        with mock.patch.object(target, "unavailable_reason", return_value="not a ROCm build"):
+            self.assertEqual(gemm_config.unavailable_reason(), "not a ROCm build")
 
 
 @instantiate_parametrized_tests

@@ -125,7 +125,7 @@ def use_flydsl_template(layout: ir.Layout, mat1: Any, mat2: Any, out_dtype: torc
 
     A warning if FlyDSL cannot work here at all, else at INFO: a graph may hold many GEMMs that it does not take.
     """
-    reason = target.unavailable_reason()
+    reason = gemm_config.unavailable_reason()
     if reason is not None:
         log_once(logging.WARNING, f"{BACKEND} is in max_autotune_gemm_backends but unavailable: {reason}")
         return False

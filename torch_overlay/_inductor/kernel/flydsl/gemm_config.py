@@ -111,12 +111,9 @@ class GemmSpec:
 
 def unavailable_reason() -> str | None:
     """Why this kernel cannot run in this process, whatever the problem: PyTorch's build, flydsl missing or too old."""
-    reason = target.unavailable_reason()
-    if reason is not None:
+    reason, version = target.unavailable_reason(), target.flydsl_version()
+    if reason is not None or version is None:
         return reason
-    version = target.flydsl_version()
-    if version is None:
-        return "flydsl is not installed"
     return target.release_unsupported_reason(version, FLYDSL_AT_LEAST)
 
 
