@@ -4,6 +4,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <torch/library.h>
 
+#include <unordered_map>
 #include <unordered_set>
 
 #include "alias.h"
@@ -32,11 +33,31 @@ bool accepts_cpu_tensors(const std::string& name) {
   return names->count(name) > 0;
 }
 
+// What does not change from call to call of an operator.
+struct OperatorTraits {
+  explicit OperatorTraits(const c10::OperatorHandle& op)
+      : name(op.operator_name()),
+        cost(cost_class(op)),
+        may_mix(accepts_cpu_tensors(name.name)),
+        random(op.hasTag(at::Tag::nondeterministic_seeded)) {}
+  c10::OperatorName name;
+  CostClass cost;
+  bool may_mix;
+  bool random;
+};
+
+const OperatorTraits& traits_of(const c10::OperatorHandle& op) {
+  thread_local std::unordered_map<const c10::FunctionSchema*, OperatorTraits> known;
+  const auto found = known.find(&op.schema());
+  // A library that was unloaded may leave its address to another operator.
+  if (found != known.end() && found->second.name == op.operator_name()) return found->second;
+  return known.insert_or_assign(&op.schema(), OperatorTraits(op)).first->second;
+}
+
 // The device of a call, and a check that its tensors agree on one.
 class DeviceOfCall {
  public:
-  explicit DeviceOfCall(const c10::OperatorHandle& op)
-      : name_(op.schema().name()), may_mix_(accepts_cpu_tensors(name_)) {}
+  explicit DeviceOfCall(const OperatorTraits& traits) : name_(traits.name.name), may_mix_(traits.may_mix) {}
 
   void see(const at::Tensor& tensor) {
     if (!tensor.defined()) return;
@@ -134,7 +155,8 @@ void cpu_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const size_t argument_count = schema.arguments().size();
   const size_t begin = stack->size() - argument_count;
 
-  DeviceOfCall device(op);
+  const OperatorTraits& traits = traits_of(op);
+  DeviceOfCall device(traits);
   std::optional<at::Generator> generator;
   for (size_t i = begin; i < stack->size(); ++i) {
     c10::IValue& value = (*stack)[i];
@@ -162,7 +184,7 @@ void cpu_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   }
 
   std::optional<BorrowedCpuGenerator> borrowed;
-  if (generator || op.hasTag(at::Tag::nondeterministic_seeded)) {
+  if (generator || traits.random) {
     borrowed.emplace(generator ? *generator : default_generator(index));
   }
   {
@@ -178,7 +200,7 @@ void cpu_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
       return result;
     });
   }
-  charge(cost_class(op), inputs, outputs);
+  charge(traits.cost, inputs, outputs);
 }
 
 namespace {

@@ -136,7 +136,11 @@ hipError_t hipHostRegister(void* pointer, size_t size, unsigned) {
   if (Memory::instance().find(pointer)) {
     return fail(hipErrorHostMemoryAlreadyRegistered, "hipHostRegister: " + in_hex(pointer) + " is already known");
   }
-  Memory::instance().add(pointer, size, Memory::Owner::host_registered, current_device());
+  try {
+    Memory::instance().add(pointer, size, Memory::Owner::host_registered, current_device());
+  } catch (const Error& error) {  // it overlaps memory that is known already
+    return fail(hipErrorHostMemoryAlreadyRegistered, std::string("hipHostRegister: ") + error.what());
+  }
   return hipSuccess;
 }
 
