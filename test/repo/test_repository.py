@@ -108,16 +108,17 @@ _SUFFIXES = (".py", ".sh", ".md", ".toml", ".txt", ".cpp", ".h", ".cmake", ".yam
 
 
 def missing_paths(document: Path) -> list[str]:
-    """Paths in the text that lead nowhere, from the document's folder, the repository or the overlay."""
+    """Paths in the text that lead nowhere, from the document's folder or one above it, or from the overlay."""
     file_names = {path.name for path in tracked()}
     text = re.sub(r"^```.*?^```", "", read(document), flags=re.MULTILINE | re.DOTALL)
-    found = [link for link in _LINK.findall(text) if not (document.parent / link).exists()]
+    prose = re.sub(r"`[^`\n]*`", "", text)  # code may hold brackets that look like a link
+    found = [link for link in _LINK.findall(prose) if not (document.parent / link).exists()]
     for name in _BACKTICKS.findall(text):
         first = name.split("/")[0]
         top_level = (REPO / first).exists()
         if first in _MADE or "<" in name or not (("/" in name and top_level) or name.endswith(_SUFFIXES)):
             continue
-        roots = (REPO, document.parent, REPO / "torch_overlay")
+        roots = (*document.parents, REPO, REPO / "torch_overlay")
         if first == "torch":
             roots = (REPO / "torch_overlay",)
             name = name.partition("/")[2]
