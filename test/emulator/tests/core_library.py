@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.util
+import os
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 from assemble import KernelText, assemble
@@ -34,8 +37,22 @@ class CoreError(Exception):
     """What the core said; begins with the class of the error, for example `memory_fault:`."""
 
 
+def _name_decoder() -> None:
+    """The activated emulator package sets this; here the core is used without it."""
+    if "GFX950_LIBLLVM" in os.environ:
+        return
+    spec = importlib.util.find_spec("rocm")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        path = Path(folder) / "bindings" / "llvm" / "libLLVM.so"
+        if path.exists():
+            os.environ["GFX950_LIBLLVM"] = str(path)
+            return
+    raise FileNotFoundError("AMD's LLVM is needed to decode kernels: pip install rocm-bindings-compiler")
+
+
 @cache
 def _library() -> ctypes.CDLL:
+    _name_decoder()
     library = numeric()
     for name, result in {
         "gfx950_last_error": ctypes.c_char_p,
@@ -48,7 +65,7 @@ def _library() -> ctypes.CDLL:
 
 
 def _fail() -> CoreError:
-    return CoreError((_library().gfx950_last_error() or b"no text").decode())
+    return CoreError((_library().gfx950_last_error() or b"no text").decode(errors="replace"))  # names may come from a damaged file
 
 
 @contextmanager
