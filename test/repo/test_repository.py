@@ -118,9 +118,10 @@ def missing_paths(document: Path) -> list[str]:
         top_level = (REPO / first).exists()
         if first in _MADE or "<" in name or not (("/" in name and top_level) or name.endswith(_SUFFIXES)):
             continue
-        roots = (*document.parents, REPO, REPO / "torch_overlay")
+        roots = [document.parent, *(folder for folder in document.parents if folder.is_relative_to(REPO)), REPO]
+        roots.append(REPO / "torch_overlay")
         if first == "torch":
-            roots = (REPO / "torch_overlay",)
+            roots = [REPO / "torch_overlay"]
             name = name.partition("/")[2]
             if not (roots[0] / name).exists() and name.split("/")[-1] in base_file_names():
                 continue
