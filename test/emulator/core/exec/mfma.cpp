@@ -15,8 +15,7 @@ using namespace mfma;  // NOLINT: the two headers are this file's own parts
 using F = MatrixFormat;
 using Kernel = void (*)(const MfmaOp&, const MfmaOperands&);
 
-template <class T>
-Addend addend_f32(const T& x) {
+Addend addend_f32(const MfmaOperands& x) {
   float constant;
   const uint32_t bits = static_cast<uint32_t>(x.c_const);
   std::memcpy(&constant, &bits, sizeof constant);
