@@ -65,7 +65,8 @@ def _library() -> ctypes.CDLL:
 
 
 def _fail() -> CoreError:
-    return CoreError((_library().gfx950_last_error() or b"no text").decode(errors="replace"))  # names may come from a damaged file
+    text = _library().gfx950_last_error() or b"no text"
+    return CoreError(text.decode(errors="replace"))  # names in it may come from a damaged file
 
 
 @contextmanager

@@ -55,9 +55,8 @@ std::pair<const uint8_t*, size_t> unbundle(const uint8_t* data, size_t size) {
     cursor += triple_size;
     if (offset > size || length > size - offset) fail("entry '" + triple + "' lies outside the bundle");
     // hip-amdgcn-amd-amdhsa--gfx950[:features]
-    const size_t dash = triple.rfind('-');
-    const std::string arch = triple.substr(dash == std::string::npos ? 0 : dash + 1);
-    if (length != 0 && arch.substr(0, arch.find(':')) == "gfx950") return {data + offset, length};
+    const std::string target = triple.substr(0, triple.find(':'));
+    if (length != 0 && target.substr(target.rfind('-') + 1) == "gfx950") return {data + offset, length};
     targets += (targets.empty() ? "" : ", ") + triple;
   }
   throw Error(ErrorKind::unsupported_target, "clang offload bundle holds no gfx950 code object, only: " + targets);

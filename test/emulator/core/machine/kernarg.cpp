@@ -7,6 +7,8 @@
 namespace gfx950 {
 namespace {
 
+constexpr size_t kMaxKernarg = 1 << 20;
+
 template <class T>
 void put(std::vector<uint8_t>& segment, const KernelArgument& argument, T value) {
   if (argument.size != sizeof(T)) {
@@ -20,12 +22,19 @@ bool is_hidden(const KernelArgument& argument) { return argument.value_kind.comp
 
 }  // namespace
 
-std::vector<uint8_t> build_kernarg(const Launch& launch, const KernelInfo& info) {
+std::vector<uint8_t> build_kernarg(const Launch& launch, const Kernel& kernel) {
+  const KernelInfo& info = kernel.info;
+  const Descriptor& descriptor = kernel.descriptor;
   size_t explicit_end = 0, end = info.kernarg_size;
   for (const KernelArgument& argument : info.arguments) {
     const size_t last = size_t{argument.offset} + argument.size;
     end = std::max(end, last);
     if (!is_hidden(argument)) explicit_end = std::max(explicit_end, last);
+  }
+  end = std::max(end, 4 * (size_t{descriptor.preload_offset} + descriptor.preload_length));
+  if (end > kMaxKernarg) {
+    throw Error(ErrorKind::invalid_image, "kernel '" + info.name + "' has " + std::to_string(end) +
+                                              " bytes of arguments; the limit is " + std::to_string(kMaxKernarg));
   }
   if (launch.kernarg_size < explicit_end) {
     throw Error(ErrorKind::invalid_launch, "kernel '" + info.name + "' takes " + std::to_string(explicit_end) +

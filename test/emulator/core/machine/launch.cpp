@@ -16,6 +16,8 @@ namespace {
 
 constexpr uint32_t kMaxLds = 160 * 1024;
 constexpr uint64_t kMaxItems = 1024;
+constexpr uint32_t kMaxScratch = 128 * 1024;  // bytes a lane
+constexpr uint32_t kMaxPreload = 16;          // user scalar registers
 
 [[noreturn]] void invalid(const KernelInfo& info, const std::string& what) {
   throw Error(ErrorKind::invalid_launch, "kernel '" + info.name + "': " + what);
@@ -43,6 +45,14 @@ void check_launch(const Launch& launch, const Kernel& kernel) {
                       std::to_string(kMaxLds));
   }
   const Descriptor& d = kernel.descriptor;
+  if (info.private_segment_size > kMaxScratch) {
+    invalid(info, "needs " + std::to_string(info.private_segment_size) + " bytes of scratch a lane; the limit is " +
+                      std::to_string(kMaxScratch));
+  }
+  if (d.preload_length > kMaxPreload) {
+    invalid(info, "preloads " + std::to_string(d.preload_length) + " argument registers; there are " +
+                      std::to_string(kMaxPreload));
+  }
   // Private segment buffer and queue pointer: registers for things that do not exist here.
   if ((d.properties & (1 << 0 | 1 << 2)) != 0) invalid(info, "asks for a scratch descriptor or a queue pointer");
   if ((d.rsrc2 >> 10 & 1) != 0) invalid(info, "asks for workgroup info in a register");
@@ -121,7 +131,7 @@ LaunchResult launch(const Launch& launch, const RunOptions& options) {
   state.program = &kernel.program();
   state.launch = launch;
   state.options = options;
-  std::vector<uint8_t> kernarg = build_kernarg(launch, kernel.info);
+  std::vector<uint8_t> kernarg = build_kernarg(launch, kernel);
   state.kernarg = reinterpret_cast<uintptr_t>(kernarg.data());
   state.kernarg_end = state.kernarg + kernarg.size();
   alignas(64) uint8_t packet[64];
