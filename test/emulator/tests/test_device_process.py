@@ -1,6 +1,9 @@
 """Switching the emulated device on and off, in this process's children; what it refuses and what it then says."""
 
+import os
 import re
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -9,6 +12,7 @@ from torch.testing._internal.common_utils import TestCase, run_tests
 
 import gfx950_emulator  # noqa: F401  before torch
 import gfx950_emulator.machine as machine
+import gfx950_emulator.rocm_tree as rocm_tree
 from gfx950_emulator.errors import EmulatorError
 
 SPAWN = """
@@ -83,6 +87,38 @@ class TestActivation(TestCase):
         result = run_emulated(code, env={"GFX950_DEVICES": "3"})
         self.assertIn("3 cuda:1", result.stdout)
         self.assertFails(result, "same device.*cuda:2 and cuda:1")
+
+
+class TestRocmTree(TestCase):
+    def test_layout(self):
+        with tempfile.TemporaryDirectory() as folder:
+            tree = Path(folder) / "tree"
+            rocm_tree._fill(tree, machine.HIP_LIBRARY, Path("/bin/echo"), Path(folder))
+            self.assertTrue((tree / "lib" / "libamdhip64.so").samefile(machine.HIP_LIBRARY))
+            linked = subprocess.run(
+                [tree / "llvm" / "bin" / "ld.lld", "x.o"], capture_output=True, text=True, check=True
+            )
+            self.assertEqual(linked.stdout, "ld.lld x.o\n")
+            self.assertTrue((tree / "amdgcn" / "bitcode").samefile(folder))
+
+    def test_a_missing_linker_says_what_to_install(self):
+        with tempfile.TemporaryDirectory() as folder:
+            rocm_tree._fill(Path(folder) / "tree", machine.HIP_LIBRARY, None, None)
+            linker = Path(folder) / "tree" / "llvm" / "bin" / "ld.lld"
+            result = subprocess.run([linker, "x.o"], capture_output=True, text=True, check=False)
+        self.assertEqual(result.returncode, 127)
+        self.assertIn("pip install ziglang", result.stderr)
+
+    def test_two_processes_make_one_tree(self):
+        code = "import os; from gfx950_emulator import machine; machine.set_up(); print(os.environ['ROCM_PATH'])"
+        with tempfile.TemporaryDirectory() as cache:
+            command = [sys.executable, "-c", code]
+            env = os.environ | {"XDG_CACHE_HOME": cache, "GFX950_EMULATOR": "1"}
+            both = [subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+            said = {process.communicate()[0].strip() for process in both}
+            self.assertEqual([process.returncode for process in both], [0, 0])
+            self.assertEqual(len(said), 1)
+            self.assertEqual([str(path) for path in (Path(cache) / "gfx950_emulator").iterdir()], list(said))
 
 
 class TestRefusals(TestCase):
