@@ -1,4 +1,4 @@
-// Tile kernels of the MFMA: 4 rows by 16 columns at a time, which is 8 AVX2 accumulators.
+// Tile kernels of the MFMA: 4 or 6 rows by 16 columns at a time, which is 8 or 12 AVX2 accumulators.
 //
 // A panel of A is read element by element (broadcast), a panel of B 16 columns at a time. Rows of C and D lie
 // contiguously in the register file for every MFMA layout, so the kernels read and write them in place.
@@ -7,6 +7,7 @@
 #include <immintrin.h>
 
 #include <cstdint>
+#include <type_traits>
 
 namespace gfx950::exec::mfma {
 
@@ -44,37 +45,55 @@ struct AddendInt {
   }
 };
 
-// D = C + A*B in f32: per element one chain of fused multiply-adds in ascending k, beginning with C. N is a multiple
-// of 16.
-template <unsigned M, unsigned N>
-void tile_f32(const float* a, unsigned a_stride, const float* b, unsigned b_stride, unsigned k_count, unsigned block,
-              Addend c, float* d) {
-  for (unsigned i = 0; i < M; i += 4) {
-    unsigned offset[4];
-    for (unsigned r = 0; r < 4; ++r) offset[r] = row_offset(M, N, block, i + r);
-    for (unsigned j = 0; j < N; j += 16) {
-      __m256 low[4], high[4];
-      for (unsigned r = 0; r < 4; ++r) {
-        low[r] = c.load(offset[r] + j);
-        high[r] = c.load(offset[r] + j + 8);
-      }
-      const float* ak = a + i;
-      const float* bk = b + j;
-#pragma GCC unroll 4
-      for (unsigned k = 0; k < k_count; ++k, ak += a_stride, bk += b_stride) {
-        const __m256 b_low = _mm256_loadu_ps(bk), b_high = _mm256_loadu_ps(bk + 8);
-#pragma GCC unroll 4
-        for (unsigned r = 0; r < 4; ++r) {
-          const __m256 element = _mm256_broadcast_ss(ak + r);
-          low[r] = _mm256_fmadd_ps(element, b_low, low[r]);
-          high[r] = _mm256_fmadd_ps(element, b_high, high[r]);
-        }
-      }
-      for (unsigned r = 0; r < 4; ++r) {
-        _mm256_storeu_ps(d + offset[r] + j, low[r]);
-        _mm256_storeu_ps(d + offset[r] + j + 8, high[r]);
-      }
+// D = C + A*B in f32 for R rows, which begin at offset[r], and 16 columns.
+template <unsigned R>
+__attribute__((always_inline)) inline void rows_f32(const float* a, unsigned a_stride, const float* b,
+                                                    unsigned b_stride, unsigned k_count, const unsigned* offset,
+                                                    Addend c, float* d) {
+  __m256 low[R], high[R];
+#pragma GCC unroll 8
+  for (unsigned r = 0; r < R; ++r) {
+    low[r] = c.load(offset[r]);
+    high[r] = c.load(offset[r] + 8);
+  }
+#pragma GCC unroll 2
+  for (unsigned k = 0; k < k_count; ++k, a += a_stride, b += b_stride) {
+    const __m256 b_low = _mm256_loadu_ps(b), b_high = _mm256_loadu_ps(b + 8);
+#pragma GCC unroll 8
+    for (unsigned r = 0; r < R; ++r) {
+      const __m256 element = _mm256_broadcast_ss(a + r);
+      low[r] = _mm256_fmadd_ps(element, b_low, low[r]);
+      high[r] = _mm256_fmadd_ps(element, b_high, high[r]);
     }
+  }
+#pragma GCC unroll 8
+  for (unsigned r = 0; r < R; ++r) {
+    _mm256_storeu_ps(d + offset[r], low[r]);
+    _mm256_storeu_ps(d + offset[r] + 8, high[r]);
+  }
+}
+
+// D = C + A*B in f32: per element one chain of fused multiply-adds in ascending k, beginning with C. N is a multiple
+// of 16. Six rows at a time keep the multipliers busier than four, where there are enough k to make up for the odd
+// remainder.
+template <unsigned M, unsigned N>
+__attribute__((always_inline)) inline void tile_f32(const float* a, unsigned a_stride, const float* b,
+                                                    unsigned b_stride, unsigned k_count, unsigned block, Addend c,
+                                                    float* d) {
+  for (unsigned j = 0; j < N; j += 16) {
+    unsigned i = 0;
+    const auto run = [&](auto rows) __attribute__((always_inline)) {
+      constexpr unsigned R = decltype(rows)::value;
+      unsigned offset[R];
+      for (unsigned r = 0; r < R; ++r) offset[r] = row_offset(M, N, block, i + r) + j;
+      rows_f32<R>(a + i, a_stride, b + j, b_stride, k_count, offset, c, d);
+      i += R;
+    };
+    if constexpr (M == 16) {
+      run(std::integral_constant<unsigned, 6>());
+      run(std::integral_constant<unsigned, 6>());
+    }
+    while (i < M) run(std::integral_constant<unsigned, 4>());
   }
 }
 
