@@ -102,6 +102,32 @@ class TestTensors(TestCase):
             torch.empty(1 << 45, device="cuda")
 
 
+class TestOverrides(TestCase):
+    def test_an_override_captures_the_device_kernel_and_falls_back_to_it(self):
+        # What torch._native does; the ops that it overrides have no kernel of their own here but the fallback.
+        captured = torch.library.get_kernel("aten::topk", "CUDA")
+        calls = []
+
+        def router(keys, *args, **kwargs):
+            calls.append(args[0].device.type)
+            return captured.call_boxed(keys, *args, **kwargs)
+
+        x = torch.randn(4, 16, device="cuda")
+        with torch.library._scoped_library("aten", "IMPL") as library:
+            library.impl("topk", router, "CUDA", with_keyset=True)
+            values, indices = torch.topk(x, 3)
+        expected = torch.topk(x.cpu(), 3)
+        self.assertEqual((values.cpu(), indices.cpu()), (expected.values, expected.indices))
+        self.assertEqual(calls, ["cuda"])
+        torch.topk(x, 3)
+        self.assertEqual(calls, ["cuda"])
+
+    def test_an_operator_that_only_a_real_device_has_says_so(self):
+        query = torch.ones(1, 1, 4, 8, device="cuda", dtype=torch.float16)
+        with self.assertRaisesRegex(NotImplementedError, "flash_attention' on the emulated gfx950: ATen has no CPU"):
+            torch.ops.aten._scaled_dot_product_flash_attention(query, query, query)
+
+
 class TestTraining(TestCase):
     def test_gradients_and_step_match_the_cpu(self):
         torch.manual_seed(1)
