@@ -273,28 +273,43 @@ def _exhaustive_space() -> tuple[GemmConfig, ...]:
     return tuple(space)
 
 
-def estimated_clocks(problem: GemmProblem, config: GemmConfig) -> float:
-    """A bound from throughputs: MFMA, LDS and L2 per K tile, rounds of workgroups over the compute units, HBM below
-    all.
+def _resident_workgroups(c: GemmConfig) -> int:
+    """Workgroups that share a compute unit, by LDS, registers and wave slots."""
+    waves_per_simd = min(target.MAX_WAVES_PER_SIMD, target.VGPRS_PER_LANE // _vgprs(c))
+    return max(1, min(target.LDS_BYTES // c.lds_bytes, waves_per_simd * target.SIMDS_PER_CU // c.waves))
 
-    Good for ordering candidates, not for predicting a time.
+
+def estimated_clocks(problem: GemmProblem, config: GemmConfig) -> float:
+    """A bound from throughputs: MFMA, LDS and L2 clocks of the busiest compute unit's workgroups, and HBM below all.
+
+    The waves of a SIMD overlap their use of different units, a single wave does not overlap with itself; each round of
+    resident workgroups begins with the latency of its first loads. Good for ordering candidates, not for predicting a
+    time: configurations within 10% of each other are ties.
     """
     p, c = problem, config
     k_tiles = math.ceil(p.k / c.tile_k)
     workgroups = math.ceil(p.m / c.tile_m) * math.ceil(p.n / c.tile_n)
     mfmas = c.tile_m * c.tile_n * c.tile_k // (MFMA_MN * MFMA_MN * MFMA_K)
     wave_rows = c.tile_m // c.waves_m + c.tile_n // c.waves_n
-    mfma_clocks = mfmas * MFMA_CLOCKS / target.SIMDS_PER_CU
-    lds_clocks = (c.waves * wave_rows * c.tile_k * ITEM_BYTES + c.stage_bytes) / target.LDS_BYTES_PER_CLOCK
-    l2_clocks = c.stage_bytes / target.L2_BYTES_PER_CLOCK
-    # Workgroups that share a compute unit overlap, so they are charged for the busiest unit together.
-    rounds = math.ceil(workgroups / target.COMPUTE_UNITS)
-    alone_clocks = mfmas * MFMA_CLOCKS / min(c.waves, target.SIMDS_PER_CU)
-    per_k_tile = max(mfma_clocks, lds_clocks, l2_clocks, alone_clocks)
-    fill_clocks = 1200.0 * (1 + 1 / (c.stages - 1))  # first loads from HBM, then what fewer stages leave exposed
+    units = (
+        mfmas * MFMA_CLOCKS / min(c.waves, target.SIMDS_PER_CU),
+        (c.waves * wave_rows * c.tile_k * ITEM_BYTES + c.stage_bytes) / target.LDS_BYTES_PER_CLOCK,
+        c.stage_bytes / target.L2_BYTES_PER_CLOCK,
+    )
+    per_unit = math.ceil(workgroups / target.COMPUTE_UNITS)  # workgroups of the busiest compute unit
+    resident = min(_resident_workgroups(c), per_unit)
+    waves_per_simd = max(1.0, resident * c.waves / target.SIMDS_PER_CU)
+    per_k_tile = max(units) + (sum(units) - max(units)) / waves_per_simd
+    rounds = math.ceil(per_unit / resident)
     operand_bytes = (p.m * p.k + p.n * p.k + p.m * p.n) * ITEM_BYTES
     hbm_clocks = operand_bytes / target.HBM_BYTES_PER_SECOND * target.CLOCK_HZ
-    return max(rounds * (k_tiles * per_k_tile + fill_clocks), hbm_clocks)
+    return max(per_unit * k_tiles * per_k_tile + rounds * target.HBM_LATENCY_CLOCKS, hbm_clocks)
+
+
+def _preference(problem: GemmProblem, config: GemmConfig) -> tuple[float, int, int]:
+    """Sort key. What the estimate does not see decides ties: deeper pipelines, and L2 reuse once the device is full."""
+    full = problem.m * problem.n >= config.tile_m * config.tile_n * target.COMPUTE_UNITS
+    return estimated_clocks(problem, config), -config.stages, -config.group_m if full else config.group_m
 
 
 def _oversized(problem: GemmProblem, config: GemmConfig) -> bool:
@@ -311,7 +326,7 @@ def configs(problem: GemmProblem, exhaustive: bool = False) -> list[GemmConfig]:
     space = _exhaustive_space() if exhaustive else DEFAULT_CONFIGS
     valid = [c for c in space if config_unsupported_reason(problem, c) is None]
     valid = [c for c in valid if not _oversized(problem, c)] or valid
-    valid.sort(key=lambda c: estimated_clocks(problem, c))
+    valid.sort(key=lambda c: _preference(problem, c))
     return valid[:EXHAUSTIVE_LIMIT] if exhaustive else valid
 
 
