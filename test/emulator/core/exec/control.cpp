@@ -83,6 +83,19 @@ void build_getreg(Builder& b, const Parsed& p, const Entry& e, Inst& in) {
   in.fn = e.fast;
 }
 
+// Of the MODE register only FP16_OVFL can be written.
+void build_setreg(Builder& b, const Parsed& p, const Entry& e, Inst& in) {
+  b.expect_operands(p, 2);
+  const decode::ParsedOperand& target = p.operands[0];
+  const std::vector<std::string> fp16_ovfl = {"HW_REG_MODE", "23", "1"};
+  if (target.kind != decode::ParsedOperand::Kind::call || target.name != "hwreg" || target.arguments != fp16_ovfl) {
+    Builder::refuse("writing any other part of the hardware registers than MODE.FP16_OVFL is not modelled");
+  }
+  in.src[0] = b.scalar_source(p.operands[1], Ty::u32);
+  in.klass = Klass::salu;
+  in.fn = e.fast;
+}
+
 void build_time(Builder& b, const Parsed& p, const Entry& e, Inst& in) {
   b.expect_operands(p, 1);
   in.dst = b.scalar_destination(p.operands[0], 2);
@@ -155,6 +168,10 @@ void register_control(Registry& r) {
   // The wave's instructions so far, by time slices: never falls, and pretends to be no real clock.
   e.fast = [](Wave& w, const Inst& in) { w.write64(in.dst, w.steps); };
   r["s_memtime"] = r["s_memrealtime"] = e;
+  e = Entry{};
+  e.build = build_setreg;
+  e.fast = [](Wave& w, const Inst& in) { w.saturate = saturate_small_floats = (scalar32(w, in.src[0]) & 1) != 0; };
+  r["s_setreg_b32"] = r["s_setreg_imm32_b32"] = e;
   e = Entry{};
   e.build = build_getreg;
   e.fast = [](Wave& w, const Inst& in) { w.write32(in.dst, w.xcc); };

@@ -78,7 +78,18 @@ struct PackBf16 {
 template <int Rounding>
 struct PackF16 {
   static constexpr int kSources = 2;
-  static void lanes(u32* d, const u32* a, const u32* b, const u32*) { numeric::pack_f16<Rounding>(a, b, d); }
+  static void lanes(u32* d, const u32* a, const u32* b, const u32*) {
+    if (saturate_small_floats && Rounding == _MM_FROUND_TO_NEAREST_INT) {
+      alignas(64) u32 half[2][kLanes];
+      std::memcpy(half[0], a, sizeof half[0]);
+      std::memcpy(half[1], b, sizeof half[1]);
+      narrow_half(half[0]);
+      narrow_half(half[1]);
+      for (int i = 0; i < kLanes; ++i) d[i] = half[0][i] | half[1][i] << 16;
+    } else {
+      numeric::pack_f16<Rounding>(a, b, d);  // to zero, a finite number never becomes infinite
+    }
+  }
 };
 
 template <class O>
@@ -93,11 +104,14 @@ Entry pack_entry() {
   return e;
 }
 
+numeric::Overflow overflow() {
+  return saturate_small_floats ? numeric::Overflow::saturate : numeric::Overflow::to_infinity;
+}
 u32 to_small(const numeric::Format& format, float x) {
-  return numeric::from_f32(format, x, numeric::Rounding::nearest_even, numeric::Overflow::to_infinity);
+  return numeric::from_f32(format, x, numeric::Rounding::nearest_even, overflow());
 }
 u32 to_small_random(const numeric::Format& format, float x, u32 random) {
-  return numeric::from_f32(format, x, numeric::Rounding::stochastic, numeric::Overflow::to_infinity, random);
+  return numeric::from_f32(format, x, numeric::Rounding::stochastic, overflow(), random);
 }
 
 void register_packs(Registry& r) {

@@ -18,8 +18,9 @@ double scale_of(u32 bits) { return numeric::e8m0_to_f32(numeric::e8m0_from_f32(n
 
 u32 narrow(Wide wide, float x) {
   if (wide == Wide::f32) return numeric::bits_of(x);
-  return numeric::from_f32(wide == Wide::f16 ? numeric::f16 : numeric::bf16, x, numeric::Rounding::nearest_even,
-                           numeric::Overflow::to_infinity);
+  return numeric::from_f32(
+      wide == Wide::f16 ? numeric::f16 : numeric::bf16, x, numeric::Rounding::nearest_even,
+      saturate_small_floats && wide == Wide::f16 ? numeric::Overflow::saturate_finite : numeric::Overflow::to_infinity);
 }
 
 // The `count` elements at in.offset bits of source 0, times the scale: f32 into consecutive registers, halves into one.

@@ -79,6 +79,27 @@ inline float rsq_lane(float x) {
 
 double turn(double x) { return 6.2831853071795864769 * (x - std::nearbyint(x)); }
 
+// 2/pi, its first bit below the point.
+constexpr uint64_t kTwoOverPi[] = {
+    0xa2f9836e4e441529ull, 0xfc2757d1f534ddc0ull, 0xdb6295993c439041ull, 0xfe5163abdebbc561ull, 0xb7246e3a424dd2e0ull,
+    0x06492eea09d1921cull, 0xfe1deb1cb129a73eull, 0xe88235f52ebb4484ull, 0xe99c7026b45f7e41ull, 0x3991d639835339f4ull,
+    0x9c845f8bbdf9283bull, 0x1ff897ffde05980full, 0xef2f118b5a0a6d1full, 0x6d367ecf27cb09b7ull, 0x4f463f669e5fea2dull,
+    0x7527bac7ebe5f17bull, 0x3d0739f78a5292eaull, 0x6bfb5fb11f8d5d08ull, 0x56033046fc7b6babull};
+constexpr int kTwoOverPiBits = 1201;  // that the hardware keeps
+
+// The 53 bits of 2/pi that segment `segment` of the reduction of x needs, scaled to their place.
+double trig_preop(double x, uint32_t segment) {
+  const int exponent = static_cast<int>(bits_of(x) >> 52 & 0x7ff);
+  int shift = static_cast<int>(segment & 31) * 53;
+  if (exponent > 1077) shift += exponent - 1077;
+  uint64_t bits = 0;
+  for (int i = shift; i < shift + 53; ++i) {
+    const bool set = i < kTwoOverPiBits && (kTwoOverPi[i / 64] >> (63 - i % 64) & 1) != 0;
+    bits = bits << 1 | (set ? 1 : 0);
+  }
+  return std::ldexp(static_cast<double>(bits), -53 - shift + (exponent >= 1968 ? 128 : 0));
+}
+
 }  // namespace
 
 void register_transcendental(Registry& r) {
@@ -98,6 +119,7 @@ void register_transcendental(Registry& r) {
   r["v_rcp_f16"] = lane_op<Ty::f16, Ty::f16>([](float x) { return 1.0f / x; }, 0, kQuarterRate);
   r["v_sqrt_f16"] = lane_op<Ty::f16, Ty::f16>([](float x) { return std::sqrt(x); }, 0, kQuarterRate);
   r["v_rsq_f16"] = lane_op<Ty::f16, Ty::f16>([](float x) { return rsq_lane(x); }, 0, kQuarterRate);
+  r["v_trig_preop_f64"] = lane_op<Ty::f64, Ty::f64, Ty::u32>([](double x, uint32_t k) { return trig_preop(x, k); });
   // In double the hardware gives a seed of about 2^-28 that the compiler refines; the exact value refines to the same.
   r["v_rcp_f64"] = lane_op<Ty::f64, Ty::f64>([](double x) { return 1.0 / x; }, 0, 8);
   r["v_sqrt_f64"] = lane_op<Ty::f64, Ty::f64>([](double x) { return std::sqrt(x); }, 0, 8);

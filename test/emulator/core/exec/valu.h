@@ -122,10 +122,20 @@ inline void widen_half(const uint32_t* p, uint32_t* wide) {
 }
 
 inline void narrow_half(uint32_t* p) {
+  const bool saturate = saturate_small_floats;
   for (int i = 0; i < kLanes; i += 8) {
     const __m256 x = _mm256_loadu_ps(reinterpret_cast<const float*>(p + i));
     const __m128i half = _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + i), _mm256_cvtepu16_epi32(half));
+    __m256i code = _mm256_cvtepu16_epi32(half);
+    if (saturate) {
+      // An infinity that came from a finite number becomes the largest one.
+      const __m256i magnitude = _mm256_and_si256(_mm256_castps_si256(x), _mm256_set1_epi32(0x7fffffff));
+      const __m256i finite = _mm256_cmpgt_epi32(_mm256_set1_epi32(0x7f800000), magnitude);
+      const __m256i infinite =
+          _mm256_cmpeq_epi32(_mm256_and_si256(code, _mm256_set1_epi32(0x7fff)), _mm256_set1_epi32(0x7c00));
+      code = _mm256_sub_epi32(code, _mm256_and_si256(_mm256_and_si256(finite, infinite), _mm256_set1_epi32(1)));
+    }
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + i), code);
   }
 }
 

@@ -188,8 +188,14 @@ void register_bits(Registry& r) {
   perm.fast = run_plain<PermuteBytes, 1>;
   r["v_perm_b32"] = perm;
   r["v_bcnt_u32_b32"] = lane_op<Ty::u32, Ty::u32, Ty::u32>([](u32 a, u32 b) { return u32(__builtin_popcount(a)) + b; });
-  r["v_cndmask_b32"] =
-      lane_op<Ty::b32, Ty::b32, Ty::b32, Ty::mask>([](u32 a, u32 b, u32 m) { return (b & m) | (a & ~m); });
+  // Both move bits, but take float modifiers.
+  auto signed_sources = [](Entry e) {
+    for (Ty& type : e.src) type = type == Ty::b32 ? Ty::f32 : type;
+    return e;
+  };
+  r["v_mov_b32"] = signed_sources(r["v_mov_b32"]);
+  r["v_cndmask_b32"] = signed_sources(
+      lane_op<Ty::b32, Ty::b32, Ty::b32, Ty::mask>([](u32 a, u32 b, u32 m) { return (b & m) | (a & ~m); }));
   Entry e;
   e.build = build_bitop3;
   e.src[0] = e.src[1] = e.src[2] = Ty::b32;

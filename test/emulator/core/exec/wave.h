@@ -27,6 +27,9 @@ struct WaveCounts {
 
 struct Program;
 
+// MODE.FP16_OVFL of the wave that this thread executes: overflow in f16, fp8 and bf8 gives the largest number.
+inline thread_local bool saturate_small_floats = false;
+
 struct alignas(64) Wave {
   uint32_t mask_rows[kLanes];  // EXEC as all-ones or zero per lane; valid when mask_valid
   uint32_t s[128];             // scalar registers by hardware number, vcc, m0 and exec included
@@ -45,6 +48,7 @@ struct alignas(64) Wave {
   uint32_t group_id[3] = {};
   uint64_t steps = 0;  // instructions before the present time slice
   uint32_t xcc = 0;
+  bool saturate = false;  // MODE.FP16_OVFL
   static constexpr int kWindows = 8;
   MemoryWindow windows[kWindows];
   int next_window = 0;

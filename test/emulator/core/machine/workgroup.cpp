@@ -73,6 +73,7 @@ void Workgroup::start_wave(uint32_t number, uint64_t index) {
   w.group_id[1] = static_cast<uint32_t>(index / grid.x % grid.y);
   w.group_id[2] = static_cast<uint32_t>(index / grid.x / grid.y);
   w.xcc = static_cast<uint32_t>(index % 8);
+  w.saturate = (d.rsrc1 >> 26 & 1) != 0;
   w.windows[0] = {state_.kernarg, state_.kernarg_end};
   w.windows[1] = {reinterpret_cast<uintptr_t>(state_.packet), reinterpret_cast<uintptr_t>(state_.packet) + 64};
   w.next_window = 2;
@@ -124,6 +125,7 @@ void Workgroup::finish_wave(const Wave& w) {
 uint64_t Workgroup::step(Wave& w, uint64_t budget) {
   const exec::Inst* code = state_.program->code.data();
   uint64_t* hits = totals_.hits.data();
+  exec::saturate_small_floats = w.saturate;
   uint64_t left = budget;
   while (left != 0) {
     --left;
