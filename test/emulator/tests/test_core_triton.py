@@ -234,6 +234,46 @@ def test_scaled_dot(rng: np.random.Generator, kind: str, m: int, n: int, k: int)
     assert counts["mfma"] > 0
 
 
+@pytest.mark.parametrize("dtype", [np.float16, BF16])
+@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+@pytest.mark.parametrize(("bm", "bn", "d", "warps"), [(32, 32, 64, 1), (64, 32, 128, 4), (128, 64, 64, 4)])
+def test_attention(rng: np.random.Generator, dtype: Any, causal: bool, bm: int, bn: int, d: int, warps: int) -> None:
+    length, name = 150, "*" + TRITON_NAMES[dtype]
+    signature = dict.fromkeys(["q", "k", "v", "o"], name) | {"length": "i32", "scale": "fp32"}
+    kernel = compiled(
+        kernels.attention, signature, ("q", "k", "v", "o"), bm=bm, bn=bn, d=d, causal=causal, num_warps=warps
+    )
+    q, k, v = (rng.standard_normal((length, d)).astype(dtype) for _ in range(3))
+    o = np.zeros((length, d), dtype)
+    kernel.launch(((length + bm - 1) // bm,), q, k, v, o, length, float(d**-0.5))
+    score = q.astype(np.float64) @ k.astype(np.float64).T * d**-0.5
+    if causal:
+        score = np.where(np.tril(np.ones_like(score)) > 0, score, -np.inf)
+    weight = np.exp(score - score.max(1, keepdims=True))
+    weight /= weight.sum(1, keepdims=True)
+    expected = weight @ v.astype(np.float64)
+    # The weights and the result are rounded to the type once each.
+    eps = float(ml_dtypes.finfo(dtype).eps)
+    bound = eps * (weight @ np.abs(v.astype(np.float64)) + np.abs(expected))
+    assert np.all(np.abs(o.astype(np.float64) - expected) <= bound)
+
+
+@pytest.mark.parametrize("small", [ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2], ids=["e4m3", "e5m2"])
+@pytest.mark.parametrize("wide", [np.float32, np.float16, BF16])
+def test_fp8_conversions(rng: np.random.Generator, small: Any, wide: Any) -> None:
+    fp8 = {ml_dtypes.float8_e4m3fn: "*fp8e4nv", ml_dtypes.float8_e5m2: "*fp8e5"}[small]
+    codes = np.arange(256, dtype=np.uint8)
+    up = compiled(kernels.convert, {"x": fp8, "y": "*" + TRITON_NAMES[wide], "n": "i32"}, ("x", "y", "n"), block=256)
+    values = np.zeros(256, wide)
+    up.launch((1,), codes, values, 256)
+    np.testing.assert_array_equal(values.astype(np.float32), codes.view(small).astype(np.float32))
+    down = compiled(kernels.convert, {"x": "*" + TRITON_NAMES[wide], "y": fp8, "n": "i32"}, ("x", "y", "n"), block=256)
+    x = (rng.standard_normal(1024) * np.exp2(rng.integers(-12, 6, 1024))).astype(wide)
+    packed = np.zeros(1024, np.uint8)
+    down.launch((4,), x, packed, 1024)
+    np.testing.assert_array_equal(packed, x.astype(small).view(np.uint8))
+
+
 def test_out_of_bounds_is_reported(schedule: str) -> None:
     kernel = compiled(kernels.copy_unmasked, {"x": "*fp32", "y": "*fp32"}, block=256)
     # Inside a larger array, so that the bytes behind exist but are not registered.

@@ -180,3 +180,37 @@ def spin(flag):
 def copy_unmasked(x, y, block: tl.constexpr):
     i = tl.program_id(0) * block + tl.arange(0, block)
     tl.store(y + i, tl.load(x + i))
+
+
+@triton.jit
+def attention(q, k, v, o, length, scale, bm: tl.constexpr, bn: tl.constexpr, d: tl.constexpr, causal: tl.constexpr):
+    # One head, rows contiguous; online softmax in base 2.
+    rows = tl.program_id(0) * bm + tl.arange(0, bm)
+    depth = tl.arange(0, d)
+    query = tl.load(q + rows[:, None] * d + depth[None, :], mask=rows[:, None] < length, other=0.0)
+    peak = tl.full((bm,), -float("inf"), tl.float32)
+    total = tl.zeros((bm,), tl.float32)
+    accumulator = tl.zeros((bm, d), tl.float32)
+    last = tl.minimum(length, (tl.program_id(0) + 1) * bm) if causal else length
+    for start in range(0, last, bn):
+        columns = start + tl.arange(0, bn)
+        key = tl.load(k + columns[None, :] * d + depth[:, None], mask=columns[None, :] < length, other=0.0)
+        score = tl.dot(query, key) * (scale * 1.4426950408889634)
+        score = tl.where(columns[None, :] < length, score, -float("inf"))
+        if causal:
+            score = tl.where(rows[:, None] >= columns[None, :], score, -float("inf"))
+        higher = tl.maximum(peak, tl.max(score, 1))
+        weight = tl.exp2(score - higher[:, None])
+        decay = tl.exp2(peak - higher)
+        total = total * decay + tl.sum(weight, 1)
+        value = tl.load(v + columns[:, None] * d + depth[None, :], mask=columns[:, None] < length, other=0.0)
+        accumulator = tl.dot(weight.to(value.dtype), value, accumulator * decay[:, None])
+        peak = higher
+    result = (accumulator / total[:, None]).to(o.dtype.element_ty)
+    tl.store(o + rows[:, None] * d + depth[None, :], result, mask=rows[:, None] < length)
+
+
+@triton.jit
+def convert(x, y, n, block: tl.constexpr):
+    i = tl.program_id(0) * block + tl.arange(0, block)
+    tl.store(y + i, tl.load(x + i, mask=i < n).to(y.dtype.element_ty), mask=i < n)

@@ -1,6 +1,4 @@
 // v_cvt_scalef32_*: conversions from and to fp4, fp8 and bf8 with a power-of-two scale, the exponent field of an f32.
-//
-// Packing into fp8 and bf8 is left out: what they do on overflow is not settled by a source that was checked.
 #include <string>
 
 #include "../numeric/formats.h"
@@ -49,14 +47,18 @@ void run_unpack(Wave& w, const Inst& in) {
   finish_result(w, in, out, sources.enabled);
 }
 
-// Two values over the scale, rounded to fp4 (which saturates), into byte in.offset of the destination.
-template <Wide W>
-void run_pack_fp4(Wave& w, const Inst& in) {
+// Two values over the scale, rounded, into the byte (fp4) or word (fp8, bf8) at in.offset bits of the destination. fp4
+// has nothing beyond its largest number; the others go there if MODE.FP16_OVFL says so.
+template <const numeric::Format& Format, Wide W>
+void run_pack(Wave& w, const Inst& in) {
   Prepared sources;
   prepare_sources(w, in, sources);
   alignas(64) u32 out[kLanes];
   const u32* old = w.v[in.dst];
-  const int shift = 8 * in.offset;
+  constexpr int kBits = Format.bits();
+  constexpr u32 kMask = (1u << 2 * kBits) - 1;
+  const numeric::Overflow overflow =
+      kBits == 4 || saturate_small_floats ? numeric::Overflow::saturate : numeric::Overflow::to_infinity;
   for (int i = 0; i < kLanes; ++i) {
     float x[2];
     for (int k = 0; k < 2; ++k) {
@@ -69,17 +71,16 @@ void run_pack_fp4(Wave& w, const Inst& in) {
     const double scale = scale_of(sources.row[W == Wide::f32 ? 2 : 1][i]);
     u32 code = 0;
     for (int k = 0; k < 2; ++k) {
-      code |= numeric::from_f32(numeric::fp4, static_cast<float>(x[k] / scale), numeric::Rounding::nearest_even,
-                                numeric::Overflow::saturate)
-              << (4 * k);
+      const float scaled = static_cast<float>(x[k] / scale);
+      code |= numeric::from_f32(Format, scaled, numeric::Rounding::nearest_even, overflow) << (kBits * k);
     }
-    out[i] = (old[i] & ~(0xffu << shift)) | code << shift;
+    out[i] = (old[i] & ~(kMask << in.offset)) | code << in.offset;
   }
   finish_result(w, in, out, sources.enabled);
 }
 
 // op_sel as printed: [source 0, source 1, (source 2,) destination]. Taken out of `p`; entry.value says what it selects.
-enum Select : int32_t { kSourceByte = 1, kSourceWord = 2, kResultByte = 3 };
+enum Select : int32_t { kSourceByte = 1, kSourceWord = 2, kResultByte = 3, kResultWord = 4 };
 
 void build_scaled(Builder& b, const Parsed& p, const Entry& e, Inst& in) {
   Parsed plain = p;
@@ -95,12 +96,17 @@ void build_scaled(Builder& b, const Parsed& p, const Entry& e, Inst& in) {
     plain.modifiers.erase(found);
   }
   const bool source = bits[0] != 0 || bits[1] != 0, result = bits[2] != 0 || bits[3] != 0;
-  if (e.value == kResultByte ? source : result || (e.value == kSourceWord && bits[1] != 0)) Builder::refuse("op_sel");
+  const bool selects_result = e.value == kResultByte || e.value == kResultWord;
+  if (selects_result ? source || (e.value == kResultWord && bits[2] != 0)
+                     : result || (e.value == kSourceWord && bits[1] != 0)) {
+    Builder::refuse("op_sel");
+  }
   build_valu(b, plain, e, in);
   if (in.clamp != 0 || in.omod != 0) Builder::refuse("result modifier");
   if (e.value == kSourceByte) in.offset = static_cast<int32_t>(8 * (bits[0] + 2 * bits[1]));
   if (e.value == kSourceWord) in.offset = static_cast<int32_t>(16 * bits[0]);
-  if (e.value == kResultByte) in.offset = static_cast<int32_t>(bits[2] + 2 * bits[3]);
+  if (e.value == kResultByte) in.offset = static_cast<int32_t>(8 * (bits[2] + 2 * bits[3]));
+  if (e.value == kResultWord) in.offset = static_cast<int32_t>(16 * bits[3]);
   in.fn = e.fast;
 }
 
@@ -125,6 +131,14 @@ void unpack(Registry& r, const std::string& name, int32_t select) {
   r[prefix + "bf16_" + name] = scaled(run_unpack<Format, Wide::bf16, 2>, Ty::b32, Ty::b32, Ty::f32, Ty::none, select);
 }
 
+template <const numeric::Format& Format>
+void pack(Registry& r, const std::string& name, int32_t select) {
+  const std::string prefix = "v_cvt_scalef32_pk_" + name;
+  r[prefix + "_f32"] = scaled(run_pack<Format, Wide::f32>, Ty::b32, Ty::f32, Ty::f32, Ty::f32, select);
+  r[prefix + "_f16"] = scaled(run_pack<Format, Wide::f16>, Ty::b32, Ty::b32, Ty::f32, Ty::none, select);
+  r[prefix + "_bf16"] = scaled(run_pack<Format, Wide::bf16>, Ty::b32, Ty::b32, Ty::f32, Ty::none, select);
+}
+
 }  // namespace
 
 void register_convert_scaled(Registry& r) {
@@ -135,9 +149,9 @@ void register_convert_scaled(Registry& r) {
       scaled(run_unpack<numeric::fp8, Wide::f32, 1>, Ty::b32, Ty::b32, Ty::f32, Ty::none, kSourceByte);
   r["v_cvt_scalef32_f32_bf8"] =
       scaled(run_unpack<numeric::bf8, Wide::f32, 1>, Ty::b32, Ty::b32, Ty::f32, Ty::none, kSourceByte);
-  r["v_cvt_scalef32_pk_fp4_f32"] = scaled(run_pack_fp4<Wide::f32>, Ty::b32, Ty::f32, Ty::f32, Ty::f32, kResultByte);
-  r["v_cvt_scalef32_pk_fp4_f16"] = scaled(run_pack_fp4<Wide::f16>, Ty::b32, Ty::b32, Ty::f32, Ty::none, kResultByte);
-  r["v_cvt_scalef32_pk_fp4_bf16"] = scaled(run_pack_fp4<Wide::bf16>, Ty::b32, Ty::b32, Ty::f32, Ty::none, kResultByte);
+  pack<numeric::fp4>(r, "fp4", kResultByte);
+  pack<numeric::fp8>(r, "fp8", kResultWord);
+  pack<numeric::bf8>(r, "bf8", kResultWord);
 }
 
 }  // namespace gfx950::exec
