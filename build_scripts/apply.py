@@ -54,19 +54,11 @@ def _context_around(hunk: Hunk) -> tuple[int, int]:
     return leading, trailing
 
 
-def _find(lines: Sequence[str], wanted: Sequence[str], guess: int, *, at_start: bool, at_end: bool) -> int | None:
-    """The position nearest to `guess` at which `wanted` stands in `lines`."""
-    last = len(lines) - len(wanted)
-    if last < 0:
-        return None
-    for distance in range(max(guess, last - guess) + 1):
-        for position in dict.fromkeys((guess + distance, guess - distance)):
-            if not 0 <= position <= last:
-                continue
-            if (at_start and position != 0) or (at_end and position != last):
-                continue
-            if lines[position : position + len(wanted)] == wanted:
-                return position
+def _find(lines: Sequence[str], wanted: Sequence[str], guess: int, allowed: range) -> int | None:
+    """The allowed position nearest to `guess` at which `wanted` stands in `lines`."""
+    for position in sorted(allowed, key=lambda position: (abs(position - guess), -position)):
+        if lines[position : position + len(wanted)] == wanted:
+            return position
     return None
 
 
@@ -100,25 +92,27 @@ def apply_hunks(patch: str, path: str, text: str, hunks: Sequence[Hunk], fuzz: i
     lines = text.splitlines(keepends=True)
     reports = []
     shift = 0  # lines added so far, and how far the last hunk was off
+    done = 0  # the line after the last hunk; hunks are in order
     for number, hunk in enumerate(hunks, start=1):
         before = [line.value for line in hunk if line.is_context or line.is_removed]
         after = [line.value for line in hunk if line.is_context or line.is_added]
         leading, trailing = _context_around(hunk)
         stated = max(hunk.source_start - 1, 0)
+        context = max(leading, trailing)
         for level in range(fuzz + 1):
-            # As in patch(1): fuzz first eats the longer side, so that a hunk at a file's edge keeps its anchor.
-            skip_head = max(0, level + leading - max(leading, trailing))
-            skip_tail = max(0, level + trailing - max(leading, trailing))
+            # As in patch(1): fuzz first eats the longer side, and a hunk at a file's edge keeps its anchor until both
+            # sides are even; lines dropped at the head must still lie within the file. Without fuzz, as in git: the
+            # first line of a file, and a hunk with nothing after it, are anchors.
+            skip_head = max(0, level + leading - context)
+            skip_tail = max(0, level + trailing - context)
             if skip_head > leading or skip_tail > trailing:
                 continue
             wanted = before[skip_head : len(before) - skip_tail]
-            position = _find(
-                lines,
-                wanted,
-                stated + shift + skip_head,
-                at_start=level == 0 and hunk.source_start <= 1,
-                at_end=level == 0 and trailing == 0,
-            )
+            start, end = max(skip_head, done), len(lines) - len(wanted)
+            at_start = hunk.source_start <= 1 if fuzz == 0 else level + leading < context
+            at_end = trailing == 0 if fuzz == 0 else level + trailing < context
+            allowed = range(end if at_end else start, (start if at_start else end) + 1)
+            position = _find(lines, wanted, stated + shift + skip_head, allowed)
             if position is not None:
                 break
         else:
@@ -127,6 +121,7 @@ def apply_hunks(patch: str, path: str, text: str, hunks: Sequence[Hunk], fuzz: i
         lines[position : position + len(wanted)] = replacement
         offset = position - (stated + shift + skip_head)
         shift += offset + len(replacement) - len(wanted)
+        done = position + len(replacement)
         reports.append(HunkReport(patch, path, number, position + 1, offset, level))
     return "".join(lines), reports
 

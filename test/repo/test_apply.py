@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import random
 import shutil
 import subprocess
 from pathlib import Path
@@ -45,23 +47,57 @@ def test_bad_shows_both_sides(name: str) -> None:
     assert "nothing was written" in text
 
 
-@pytest.mark.parametrize("name", OK + BAD)
-def test_same_verdict_and_bytes_as_the_tools(name: str, tmp_path: Path) -> None:
-    """`git apply` where no fuzz is allowed, patch(1) where it is."""
-    fuzz = (FIXTURES / name / "fuzz").read_text().strip()
-    target = tmp_path / CONFIG
+def tool_result(diff: str, base: str, fuzz: int, folder: Path) -> str | None:
+    """What `git apply` makes of it where no fuzz is allowed, and patch(1) where it is; None where it refuses."""
+    target = folder / CONFIG
     target.parent.mkdir(parents=True)
-    shutil.copy(FIXTURES / name / "base.txt", target)
-    diff = str(FIXTURES / name / "change.diff")
-    command = ["git", "apply", diff]
-    if fuzz != "0":
+    target.write_text(base)
+    (folder / "change.diff").write_text(diff)
+    command = ["git", "apply", "change.diff"]
+    if fuzz:
         if shutil.which("patch") is None:
             pytest.skip("patch(1) is not installed; install it to compare fuzz with it")
-        command = ["patch", "--batch", "--forward", "-p1", "-F", fuzz, "-i", diff]
-    result = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
-    assert (result.returncode == 0) == name.startswith("ok_"), result.stdout + result.stderr
-    if name.startswith("ok_"):
-        assert target.read_text() == apply_fixture(name)[0]
+        command = ["patch", "--batch", "--forward", "-p1", "-F", str(fuzz), "-i", "change.diff"]
+    result = subprocess.run(command, cwd=folder, capture_output=True, check=False)
+    return target.read_text() if result.returncode == 0 else None
+
+
+@pytest.mark.parametrize("name", OK + BAD)
+def test_same_verdict_and_bytes_as_the_tools(name: str, tmp_path: Path) -> None:
+    folder = FIXTURES / name
+    fuzz = int((folder / "fuzz").read_text())
+    theirs = tool_result((folder / "change.diff").read_text(), (folder / "base.txt").read_text(), fuzz, tmp_path)
+    assert theirs == (apply_fixture(name)[0] if name.startswith("ok_") else None)
+
+
+def random_edit(generator: random.Random, lines: list[str], edits: int) -> list[str]:
+    lines = list(lines)
+    for _ in range(edits):
+        place, kind = generator.randrange(len(lines)), generator.random()
+        if kind < 0.5:
+            lines.insert(place, f"new {generator.randint(0, 99)}\n")
+        elif kind < 0.75 or len(lines) < 4:
+            lines[place] = f"changed {generator.randint(0, 99)}\n"
+        else:
+            del lines[place]
+    return lines
+
+
+@pytest.mark.parametrize("fuzz", [0, 2])
+@pytest.mark.parametrize("seed", range(40))
+def test_same_as_the_tools_on_random_changes(seed: int, fuzz: int, tmp_path: Path) -> None:
+    generator = random.Random(seed)
+    # Lines that repeat make a hunk fit in more than one place.
+    base = [f"line {generator.randint(0, 12)}\n" if index % 2 else f"line of its own {index}\n" for index in range(20)]
+    change = random_edit(generator, base, generator.randint(1, 4))
+    target = "".join(random_edit(generator, base, generator.randint(0, 3)))
+    diff = f"diff --git a/{CONFIG} b/{CONFIG}\n"
+    diff += "".join(difflib.unified_diff(base, change, f"a/{CONFIG}", f"b/{CONFIG}"))
+    try:
+        ours, _ = apply.apply_hunks("change.diff", CONFIG, target, list(PatchSet.from_string(diff)[0]), fuzz)
+    except BuildError:
+        ours = None
+    assert ours == tool_result(diff, target, fuzz, tmp_path)
 
 
 def test_an_offset_is_reported() -> None:
