@@ -77,9 +77,8 @@ void classify_matrix(const Parsed& p, const exec::Inst& in, Usage& u) {
     u.result_states_memory = passes <= 4 ? 9 : 18;
     return;
   }
-  // The f32 multipliers are not the XDL unit and answer one state earlier.
-  const bool xdl = !(p.base.size() > 4 && p.base.compare(p.base.size() - 4, 4, "_f32") == 0) &&
-                   !(begins(p.base, "v_mfma_f32_") && p.base.compare(p.base.size() - 3, 3, "f32") == 0);
+  // The f32 multipliers are not of the XDL unit and answer one state earlier.
+  const bool xdl = p.base.compare(p.base.size() - 4, 4, "_f32") != 0;
   u.result_states = u.result_states_memory = static_cast<uint8_t>(passes + (xdl ? 3 : 2));
 }
 
