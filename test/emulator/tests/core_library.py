@@ -29,7 +29,7 @@ COUNTS = (
     "other",
     "bytes_loaded",
     "bytes_stored",
-    "reserved",
+    "uninitialised_lds_reads",
 )
 
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "../exec/builder.h"
+#include "../hazards/usage.h"
 #include "disassembler.h"
 #include "gfx950/gfx950.h"
 #include "parsed.h"
@@ -45,7 +46,7 @@ class Decoder {
           todo.push_back(static_cast<uint64_t>(inst.offset));
         }
         const bool ends = parsed.base == "s_endpgm" || parsed.base == "s_branch" || parsed.base == "s_setpc_b64";
-        found_[at] = {inst, parsed.text, relative, ends ? 0 : at + parsed.size};
+        found_[at] = {inst, parsed.text, hazards::usage_of(parsed, inst), relative, ends ? 0 : at + parsed.size};
         if (ends) break;
         at += parsed.size;
       }
@@ -58,6 +59,7 @@ class Decoder {
   struct Found {
     exec::Inst inst;
     std::string text;
+    hazards::Usage usage;
     bool branch;
     uint64_t next;  // where control falls through to; 0: nowhere
   };
@@ -111,6 +113,7 @@ class Decoder {
       program.code.push_back(found.inst);
       program.offset.push_back(static_cast<uint32_t>(at));
       program.text.push_back(found.text);
+      program.usage.push_back(found.usage);
     }
     for (auto here = found_.begin(); here != found_.end(); ++here) {
       auto after = std::next(here);

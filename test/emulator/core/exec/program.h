@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "../hazards/usage.h"
 #include "inst.h"
 
 namespace gfx950::exec {
@@ -18,6 +19,7 @@ struct Program {
   std::vector<Inst> code;
   std::vector<uint32_t> offset;  // of each instruction, bytes from `base`
   std::vector<std::string> text;
+  std::vector<hazards::Usage> usage;        // for the checker
   std::deque<std::shared_ptr<void>> owned;  // what Inst::extra and Inst::rows point to
 
   // Index of the instruction at `bytes` from base, or -1.

@@ -107,9 +107,7 @@ uint32_t Checker::lds_access(const exec::Wave& w, uint32_t pc, const Usage& u) {
     if (kind == Access::read) {
       if (shadow_.read(places, stamp, board, collision)) report_lds(w, pc, collision, stamp);
     } else {
-      // Registers of narrow stores hold the value in either half: only whole dwords are compared.
-      const bool whole = kind == Access::write && u.bytes >= 4;
-      const uint32_t* rows = whole ? w.v[in.src[1 + k].reg] : nullptr;
+      const uint32_t* rows = kind == Access::write ? w.v[in.src[1 + k].reg] : nullptr;
       if (shadow_.write(places, stamp, board, w.lds, rows, collision)) report_lds(w, pc, collision, stamp);
     }
   }
@@ -121,6 +119,7 @@ bool Checker::lds_places(const exec::Wave& w, const exec::Inst& in, const Usage&
   const uint32_t offset = static_cast<uint32_t>(access == 0 ? in.offset : in.offset2);
   out.exec = w.exec();
   out.bytes = u.bytes;
+  out.high_half = u.high_half;
   uint64_t outside = 0;
   for_each_lane(out.exec, [&](int i) {
     const uint64_t at = uint64_t{address[i]} + offset;
@@ -159,8 +158,8 @@ std::string Checker::noted(uint32_t stamp) const {
 }
 
 void Checker::report(const exec::Wave& w, uint32_t pc, const std::string& what) const {
-  throw Error(ErrorKind::hazard, "kernel '" + program_.kernel + "', workgroup (" + std::to_string(w.group_id[0]) + ", " +
-                                     std::to_string(w.group_id[1]) + ", " + std::to_string(w.group_id[2]) +
+  throw Error(ErrorKind::hazard, "kernel '" + program_.kernel + "', workgroup (" + std::to_string(w.group_id[0]) +
+                                     ", " + std::to_string(w.group_id[1]) + ", " + std::to_string(w.group_id[2]) +
                                      "), wave " + std::to_string(w.id_in_group) + ", " + instruction(pc) + ": " + what);
 }
 
@@ -168,8 +167,9 @@ void Checker::report_register(const exec::Wave& w, uint32_t pc, const Conflict& 
   std::string wait = "s_waitcnt";
   if (c.vm >= 0) wait += " vmcnt(" + std::to_string(c.vm) + ")";
   if (c.lgkm >= 0) wait += " lgkmcnt(" + std::to_string(c.lgkm) + ")";
-  report(w, pc, "[missing wait] uses " + register_name(c.reg) + ", the outstanding result of " + instruction(c.pc) +
-                    "; needs " + wait);
+  report(w, pc,
+         "[missing wait] uses " + register_name(c.reg) + ", the outstanding result of " + instruction(c.pc) +
+             "; needs " + wait);
 }
 
 void Checker::report_wait_states(const exec::Wave& w, uint32_t pc, const TooSoon& t) const {
@@ -178,8 +178,8 @@ void Checker::report_wait_states(const exec::Wave& w, uint32_t pc, const TooSoon
   if (t.kind == TooSoon::Kind::m0) {
     report(w, pc, "[m0 wait state] reads m0 right behind " + instruction(t.pc) + nop);
   }
-  report(w, pc, "[matrix wait state] uses " + register_name(t.reg) + ", the unfinished result of " +
-                    instruction(t.pc) + nop);
+  report(w, pc,
+         "[matrix wait state] uses " + register_name(t.reg) + ", the unfinished result of " + instruction(t.pc) + nop);
 }
 
 void Checker::report_lds(const exec::Wave& w, uint32_t pc, const Collision& c, uint32_t stamp) const {
@@ -190,8 +190,9 @@ void Checker::report_lds(const exec::Wave& w, uint32_t pc, const Collision& c, u
   const bool reads = access_of(stamp) == Access::read;
   const bool dma = access_of(c.earlier) == Access::dma;
   if (c.kind == Collision::Kind::own_dma) {
-    report(w, pc, std::string("[lds dma not waited] ") + (reads ? "reads" : "overwrites") + place +
-                      ", to which the LDS DMA " + noted(c.earlier) + " is outstanding; needs s_waitcnt vmcnt");
+    report(w, pc,
+           std::string("[lds dma not waited] ") + (reads ? "reads" : "overwrites") + place + ", to which the LDS DMA " +
+               noted(c.earlier) + " is outstanding; needs s_waitcnt vmcnt");
   }
   const uint32_t other = wave_of(c.earlier);
   const Scoreboard& board = boards_[other];
@@ -216,8 +217,8 @@ void Checker::report_lds(const exec::Wave& w, uint32_t pc, const Collision& c, u
       verb = "that is read by ";
       break;
   }
-  report(w, pc, "[" + kind + "] " + (reads ? "reads" : "writes") + place + ", " + verb + noted(c.earlier) + "; needs " +
-                    fix);
+  report(w, pc,
+         "[" + kind + "] " + (reads ? "reads" : "writes") + place + ", " + verb + noted(c.earlier) + "; needs " + fix);
 }
 
 }  // namespace gfx950::hazards

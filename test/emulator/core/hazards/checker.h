@@ -1,4 +1,5 @@
-// The hazard checker of one workgroup at a time: sees every instruction before it is executed. README.md: what it finds.
+// The hazard checker of one workgroup at a time: sees every instruction before it is executed. README.md: what it
+// finds.
 #pragma once
 
 #include <array>
@@ -42,7 +43,7 @@ class Checker {
 
   const exec::Program& program_;
   LdsShadow shadow_;
-  std::vector<Scoreboard> boards_;       // by wave, as what follows
+  std::vector<Scoreboard> boards_;  // by wave, as what follows
   std::vector<WaitStates> wait_states_;
   std::vector<std::array<Noted, kNotes>> notes_;
   std::vector<size_t> notes_end_;

@@ -15,8 +15,8 @@ using exec::kLanes;
 namespace {
 
 constexpr uint32_t kLastStamp = UINT32_MAX - 2 * kStampStep;
-constexpr uint32_t kAllWrites = 1 << static_cast<int>(Access::write) | 1 << static_cast<int>(Access::dma) |
-                                1 << static_cast<int>(Access::atomic);
+constexpr uint32_t kAllWrites =
+    1 << static_cast<int>(Access::write) | 1 << static_cast<int>(Access::dma) | 1 << static_cast<int>(Access::atomic);
 
 }  // namespace
 
@@ -107,8 +107,7 @@ bool LdsShadow::read(const Places& places, uint32_t stamp, const Scoreboard& boa
     const __m128i own = _mm_set1_epi32(static_cast<int>(stamp));
     for_each_lane(places.exec, [&](int i) {
       const uint32_t first = places.at[i] >> 2;
-      const __m128i age =
-          _mm_sub_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(&written_[first])), start);
+      const __m128i age = _mm_sub_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(&written_[first])), start);
       const __m128i bad = _mm_cmpeq_epi32(_mm_max_epu32(age, limit), age);
       if (!_mm_testz_si128(bad, bad)) slowly(i, first, first + 3);
       if (mine != nullptr) _mm_storeu_si128(reinterpret_cast<__m128i*>(&mine[first]), own);
@@ -173,6 +172,7 @@ bool LdsShadow::write(const Places& places, uint32_t stamp, const Scoreboard& bo
     if (rows != nullptr) {
       uint32_t value[4];
       for (uint32_t k = 0; 4 * k < places.bytes; ++k) value[k] = rows[k * kLanes + static_cast<uint32_t>(i)];
+      if (places.high_half) value[0] >>= 16;
       same = std::memcmp(value, lds + at, places.bytes) == 0;
     }
     for (uint32_t part = first; part < first + count && !found; ++part) {
@@ -182,9 +182,7 @@ bool LdsShadow::write(const Places& places, uint32_t stamp, const Scoreboard& bo
       out.lane = i;
     }
   };
-  auto parts = [&](int i) {
-    return ((places.at[i] + places.bytes - 1) >> shift_) - (places.at[i] >> shift_) + 1;
-  };
+  auto parts = [&](int i) { return ((places.at[i] + places.bytes - 1) >> shift_) - (places.at[i] >> shift_) + 1; };
   if (places.contiguous && places.exec == ~uint64_t{0}) {
     const uint32_t first = places.at[0] >> shift_;
     const uint32_t count = ((places.at[0] + kLanes * places.bytes - 1) >> shift_) - first + 1;

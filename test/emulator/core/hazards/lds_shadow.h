@@ -18,7 +18,7 @@ inline Access access_of(uint32_t stamp) { return static_cast<Access>(stamp & 3);
 struct Collision {
   enum class Kind : uint8_t { write_write, read_after_write, write_after_read, own_dma, uninitialised };
   Kind kind = Kind::uninitialised;
-  uint32_t byte = 0;     // LDS address
+  uint32_t byte = 0;  // LDS address
   int lane = 0;
   uint32_t earlier = 0;  // stamp; 0 if uninitialised
 };
@@ -27,6 +27,7 @@ struct Collision {
 struct Places {
   uint64_t exec = 0;
   uint32_t bytes = 0;       // of each lane
+  bool high_half = false;   // narrow stores: the value is in bits 16 and up
   bool contiguous = false;  // each lane's follow those of the lane before
   alignas(64) uint32_t at[exec::kLanes];
 };
@@ -44,8 +45,8 @@ class LdsShadow {
   // Each looks for a collision, then notes the access. `board` is that of the wave. `rows`: the registers to be stored,
   // if known: storing what LDS holds already is no collision with other waves.
   bool read(const Places& places, uint32_t stamp, const Scoreboard& board, Collision& out);
-  bool write(const Places& places, uint32_t stamp, const Scoreboard& board, const uint8_t* lds,
-             const uint32_t* rows, Collision& out);
+  bool write(const Places& places, uint32_t stamp, const Scoreboard& board, const uint8_t* lds, const uint32_t* rows,
+             Collision& out);
 
   bool tracks_uninitialised = false;
   uint64_t uninitialised_reads = 0;  // lanes' accesses
@@ -61,12 +62,12 @@ class LdsShadow {
   uint32_t size_;
   unsigned shift_;
   uint32_t waves_;
-  uint32_t last_ = 0;                    // stamp given last, without wave and kind
-  uint32_t start_ = kStampStep;          // older stamps are of earlier workgroups
-  uint32_t floor_ = 0;                   // all writes up to here are ordered
+  uint32_t last_ = 0;                                // stamp given last, without wave and kind
+  uint32_t start_ = kStampStep;                      // older stamps are of earlier workgroups
+  uint32_t floor_ = 0;                               // all writes up to here are ordered
   std::vector<uint32_t> ordered_lds_, ordered_dma_;  // likewise, by wave
-  std::vector<uint32_t> written_;        // stamp of the last write, by part
-  std::vector<std::vector<uint32_t>> read_;  // by wave: stamp of its last read
+  std::vector<uint32_t> written_;                    // stamp of the last write, by part
+  std::vector<std::vector<uint32_t>> read_;          // by wave: stamp of its last read
 };
 
 }  // namespace gfx950::hazards

@@ -7,9 +7,7 @@ namespace {
 
 constexpr uint8_t kVm = 1, kLgkm = 2;
 
-bool is_vector(Memory m) {
-  return m == Memory::load || m == Memory::store || m == Memory::atomic || m == Memory::dma;
-}
+bool is_vector(Memory m) { return m == Memory::load || m == Memory::store || m == Memory::atomic || m == Memory::dma; }
 bool is_lds(Memory m) {
   return m == Memory::lds_read || m == Memory::lds_write || m == Memory::lds_atomic || m == Memory::lds_exchange;
 }
@@ -117,8 +115,8 @@ void Scoreboard::complete_unordered(uint8_t counter) {
   unordered_.resize(kept);
 }
 
-// A counter counts both kinds. Those out of order may all be complete, so of the others only the oldest are proved to be;
-// and any one of those out of order is proved complete by 0 alone.
+// A counter counts both kinds. Those out of order may all be complete, so of the others only the oldest are proved to
+// be; and any one of those out of order is proved complete by 0 alone.
 void Scoreboard::wait(unsigned vm, unsigned lgkm) {
   while (vector_.size() > vm) complete(vector_.pop(), &done_dma);
   while (lds_.size() > lgkm) complete(lds_.pop(), &done_lds);

@@ -17,7 +17,8 @@ struct Event {
   uint8_t counters = 0;  // out of order: those that have not proved it complete
 };
 
-// Instructions that complete in the order of issue. The counter's maximum makes hardware wait, so no more are in flight.
+// Instructions that complete in the order of issue. The counter's maximum makes hardware wait, so no more are in
+// flight.
 class InOrder {
  public:
   static constexpr unsigned kCapacity = 64;

@@ -14,13 +14,14 @@ bool begins(const std::string& text, const char* prefix) { return text.rfind(pre
 bool contains(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
 
 // The exceptions to "the first operand is the result, the others are sources".
-const std::set<std::string> kSecondResult = {
-    "v_add_co_u32",   "v_sub_co_u32",    "v_subrev_co_u32", "v_addc_co_u32", "v_subb_co_u32",
-    "v_subbrev_co_u32", "v_div_scale_f32", "v_div_scale_f64", "v_mad_u64_u32", "v_mad_i64_i32"};
+const std::set<std::string> kSecondResult = {"v_add_co_u32",  "v_sub_co_u32",     "v_subrev_co_u32", "v_addc_co_u32",
+                                             "v_subb_co_u32", "v_subbrev_co_u32", "v_div_scale_f32", "v_div_scale_f64",
+                                             "v_mad_u64_u32", "v_mad_i64_i32"};
 const std::set<std::string> kExchanges = {"v_swap_b32", "v_permlane16_swap_b32", "v_permlane32_swap_b32"};
-const char* const kNoResult[] = {"s_cmp_",    "s_bitcmp", "s_cbranch_", "s_branch", "s_setpc",   "s_setreg", "s_waitcnt",
-                                 "s_nop",     "s_sleep",  "s_sendmsg",  "s_trap",   "s_sethalt", "s_setprio", "s_barrier",
-                                 "s_endpgm",  "s_dcache", "s_icache",   "s_ttrace", "buffer_inv", "buffer_wbl2"};
+const char* const kNoResult[] = {"s_cmp_",   "s_bitcmp",  "s_cbranch_", "s_branch",   "s_setpc",
+                                 "s_setreg", "s_waitcnt", "s_nop",      "s_sleep",    "s_sendmsg",
+                                 "s_trap",   "s_sethalt", "s_setprio",  "s_barrier",  "s_endpgm",
+                                 "s_dcache", "s_icache",  "s_ttrace",   "buffer_inv", "buffer_wbl2"};
 
 Registers registers_of(const ParsedOperand& o) {
   const bool scalar = o.kind == ParsedOperand::Kind::scalar;
@@ -63,6 +64,7 @@ void classify_lds(const Parsed& p, Usage& u) {
     words = p.operands.back().count;
   }
   u.bytes = static_cast<uint8_t>(4 * words);
+  u.high_half = contains(name, "_d16_hi");
   if (u.memory != Memory::lds_atomic && !contains(name, "_tr_")) {
     if (contains(name, "_u8") || contains(name, "_i8") || contains(name, "_b8")) u.bytes = 1;
     if (contains(name, "_u16") || contains(name, "_i16") || contains(name, "_b16")) u.bytes = 2;

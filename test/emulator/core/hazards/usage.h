@@ -37,13 +37,14 @@ struct Usage {
   uint8_t nreads = 0, nwrites = 0;
   Memory memory = Memory::none;
   Unit unit = Unit::other;
-  bool flat = false;         // counted by vmcnt and lgkmcnt, out of order in both
-  bool waits = false;        // s_waitcnt
+  bool flat = false;   // counted by vmcnt and lgkmcnt, out of order in both
+  bool waits = false;  // s_waitcnt
   uint8_t wait_vm = 63, wait_lgkm = 15;
-  uint8_t bytes = 0;         // LDS: of one access of one lane
-  uint8_t accesses = 1;      // LDS: 2 for the forms with two offsets
-  uint8_t wait_states = 1;   // that the instruction itself provides
-  bool writes_m0 = false;    // by the scalar unit
+  uint8_t bytes = 0;        // LDS: of one access of one lane
+  uint8_t accesses = 1;     // LDS: 2 for the forms with two offsets
+  bool high_half = false;   // LDS: stores bits 16 and up of its register
+  uint8_t wait_states = 1;  // that the instruction itself provides
+  bool writes_m0 = false;   // by the scalar unit
   // Matrix instructions: wait states until the result can be read, or written over, by others.
   uint8_t result_states = 0;
   uint8_t result_states_memory = 0;  // read by memory instructions

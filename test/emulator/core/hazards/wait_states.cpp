@@ -7,9 +7,7 @@ namespace {
 
 constexpr uint64_t kM0States = 1;  // between a scalar write of M0 and an LDS DMA
 
-bool overlap(Registers a, Registers b) {
-  return a.first < b.first + b.count && b.first < a.first + a.count;
-}
+bool overlap(Registers a, Registers b) { return a.first < b.first + b.count && b.first < a.first + a.count; }
 
 }  // namespace
 

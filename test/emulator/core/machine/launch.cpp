@@ -118,6 +118,7 @@ void count(const exec::Program& program, const WorkerTotals& totals, LaunchCount
   }
   counts.bytes_loaded += totals.bytes_loaded;
   counts.bytes_stored += totals.bytes_stored;
+  counts.uninitialised_lds_reads += totals.uninitialised_lds_reads;
   work.lds_bytes += totals.lds_bytes;
 }
 

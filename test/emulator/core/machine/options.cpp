@@ -34,8 +34,10 @@ RunOptions RunOptions::from_environment() {
     }
   }
   if (read("GFX950_CHECK", value)) {
-    if (value != "0" && value != "1") bad("GFX950_CHECK", value, "0 or 1");
-    options.check = value == "1";
+    if (value != "0" && value != "1" && value != "2")
+      bad("GFX950_CHECK", value, "0 or 1, or 2 for uninitialised LDS too");
+    options.check = value != "0";
+    options.check_uninitialised = value == "2";
   }
   if (read("GFX950_THREADS", value)) {
     char* end = nullptr;

@@ -48,6 +48,10 @@ Workgroup::Workgroup(const LaunchState& state) : state_(state) {
   scratch_.reset(static_cast<uint8_t*>(aligned(size_t{info.private_segment_size} * exec::kLanes * waves_count_)));
   waves_.reset(static_cast<Wave*>(aligned(sizeof(Wave) * waves_count_)));
   totals_.hits.resize(state.program->code.size());
+  if (state.options.check) {
+    checker_ = std::make_unique<hazards::Checker>(*state.program, waves_count_, state.lds_size,
+                                                  state.options.check_uninitialised);
+  }
 }
 
 void Workgroup::start_wave(uint32_t number, uint64_t index) {
@@ -122,20 +126,27 @@ void Workgroup::finish_wave(const Wave& w) {
   }
 }
 
-uint64_t Workgroup::step(Wave& w, uint64_t budget) {
+template <bool Check>
+uint64_t Workgroup::step_loop(Wave& w, uint64_t budget) {
   const exec::Inst* code = state_.program->code.data();
   uint64_t* hits = totals_.hits.data();
-  exec::saturate_small_floats = w.saturate;
   uint64_t left = budget;
   while (left != 0) {
     --left;
     const uint32_t pc = w.pc++;
     ++hits[pc];
+    if constexpr (Check) checker_->before(w, pc);
     code[pc].fn(w, code[pc]);
     if (w.status != Status::running) break;
   }
-  w.steps += budget - left;
   return budget - left;
+}
+
+uint64_t Workgroup::step(Wave& w, uint64_t budget) {
+  exec::saturate_small_floats = w.saturate;
+  const uint64_t done = checker_ ? step_loop<true>(w, budget) : step_loop<false>(w, budget);
+  w.steps += done;
+  return done;
 }
 
 void Workgroup::check_deadline() {
@@ -170,6 +181,7 @@ bool Workgroup::release_barrier() {
     Wave& w = waves_.get()[k];
     if (w.status == Status::at_barrier) w.status = Status::running;
   }
+  if (checker_) checker_->barrier();
   return any;
 }
 
@@ -206,12 +218,14 @@ void Workgroup::round_robin() {
 void Workgroup::run(uint64_t index) {
   std::memset(lds_.get(), 0xA5, state_.lds_size);
   for (uint32_t k = 0; k < waves_count_; ++k) start_wave(k, index);
+  if (checker_) checker_->start();
   if (state_.options.schedule == Schedule::round_robin) {
     round_robin();
   } else {
     run_to_barrier();
   }
   for (uint32_t k = 0; k < waves_count_; ++k) finish_wave(waves_.get()[k]);
+  if (checker_) totals_.uninitialised_lds_reads = checker_->uninitialised_reads();
 }
 
 }  // namespace gfx950

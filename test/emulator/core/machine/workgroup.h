@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "../exec/wave.h"
+#include "../hazards/checker.h"
 #include "gfx950/gfx950.h"
 #include "kernel.h"
 
@@ -28,6 +29,7 @@ struct LaunchState {
 struct WorkerTotals {
   std::vector<uint64_t> hits;  // executions of each instruction
   uint64_t bytes_loaded = 0, bytes_stored = 0, lds_bytes = 0;
+  uint64_t uninitialised_lds_reads = 0;               // counted by the checker
   std::set<std::pair<uintptr_t, uintptr_t>> windows;  // allocations touched
 };
 
@@ -42,6 +44,8 @@ class Workgroup {
   void finish_wave(const exec::Wave& wave);
   // Runs until the wave stops, yields or has used up `budget`. Returns the instructions executed.
   uint64_t step(exec::Wave& wave, uint64_t budget);
+  template <bool Check>
+  uint64_t step_loop(exec::Wave& wave, uint64_t budget);
   void run_to_barrier();
   void round_robin();
   bool release_barrier();
@@ -61,6 +65,7 @@ class Workgroup {
   Buffer<uint8_t> lds_;
   Buffer<uint8_t> scratch_;
   Buffer<exec::Wave> waves_;
+  std::unique_ptr<hazards::Checker> checker_;  // with RunOptions::check
   WorkerTotals totals_;
 };
 

@@ -94,9 +94,10 @@ enum class Schedule { run_to_barrier, round_robin };  // order in which the wave
 
 struct RunOptions {
   Schedule schedule = Schedule::run_to_barrier;
-  bool check = false;            // hazard checker and poisoned LDS and registers
-  unsigned threads = 0;          // host threads that run workgroups; 0: one per core
-  double timeout_seconds = 300;  // of host time
+  bool check = false;                // hazard checker: hazards/README.md
+  bool check_uninitialised = false;  // with check: a read of LDS that nobody wrote is an error, not just counted
+  unsigned threads = 0;              // host threads that run workgroups; 0: one per core
+  double timeout_seconds = 300;      // of host time
   // From GFX950_SCHEDULE, GFX950_CHECK, GFX950_THREADS, GFX950_TIMEOUT; throws Error(invalid_launch) that names a bad
   // value.
   static RunOptions from_environment();
@@ -116,6 +117,7 @@ struct LaunchCounts {
   uint64_t workgroups = 0, waves = 0, wave_instructions = 0;
   uint64_t salu = 0, valu = 0, mfma = 0, lds = 0, vmem = 0, smem = 0, branch = 0, other = 0;
   uint64_t bytes_loaded = 0, bytes_stored = 0;  // global memory, as requested by the lanes
+  uint64_t uninitialised_lds_reads = 0;         // with RunOptions::check: 1, 2 or 4 bytes each
 };
 
 struct LaunchResult {
