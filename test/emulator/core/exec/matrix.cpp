@@ -45,12 +45,19 @@ void run(Wave& w, const Inst& in) {
 bool build_matrix(Builder& b, const Parsed& p, Inst& in) {
   if (p.base.compare(0, 7, "v_mfma_") != 0) return false;
   auto field = [&](const char* name) { return static_cast<unsigned>(p.value(name, 0)); };
+  // The f64 forms have no blgp; the same bits negate A, B and C there.
+  unsigned blgp = field("blgp");
+  auto neg = p.modifiers.find("neg");
+  if (neg != p.modifiers.end()) {
+    if (p.base.find("_f64_") == std::string::npos || blgp != 0 || neg->second.size() != 3) Builder::refuse("neg");
+    for (unsigned k = 0; k < 3; ++k) blgp |= static_cast<unsigned>(neg->second[k] & 1) << k;
+  }
   Matrix m;
-  if (!mfma_describe(p.base, field("cbsz"), field("abid"), field("blgp"), m.op)) {
+  if (!mfma_describe(p.base, field("cbsz"), field("abid"), blgp, m.op)) {
     Builder::refuse("not a matrix instruction that is modelled (with cbsz " + std::to_string(field("cbsz")) +
                     ", abid " + std::to_string(field("abid")) + ", blgp " + std::to_string(field("blgp")) + ")");
   }
-  b.allow_modifiers(p, {"cbsz", "abid", "blgp", "op_sel", "op_sel_hi"});
+  b.allow_modifiers(p, {"cbsz", "abid", "blgp", "neg", "op_sel", "op_sel_hi"});
   b.expect_operands(p, m.op.scaled ? 6 : 4);
   if (!m.op.scaled && (p.has("op_sel") || p.has("op_sel_hi"))) Builder::refuse("op_sel without scales");
   in.dst = b.vector_destination(p.operands[0], m.op.cd_regs);

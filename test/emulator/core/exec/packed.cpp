@@ -1,6 +1,7 @@
 // VOP3P: two 16-bit operations, or two f32 operations, per lane; and the mixed-precision multiply-add.
 #include <cmath>
 
+#include "number_order.h"
 #include "valu.h"
 
 namespace gfx950::exec {
@@ -183,17 +184,6 @@ Entry packed16(F) {
   return e;
 }
 
-float max_half(float a, float b) {
-  if (a != a) return b;
-  if (b != b) return a;
-  return a > b || (a == b && std::signbit(b)) ? a : b;
-}
-float min_half(float a, float b) {
-  if (a != a) return b;
-  if (b != b) return a;
-  return a < b || (a == b && std::signbit(a)) ? a : b;
-}
-
 // ---- v_fma_mix: each source f32, or one half of its register as f16 (op_sel_hi says f16, op_sel which half)
 // -----------------
 
@@ -263,8 +253,14 @@ void register_packed(Registry& r) {
 
   r["v_pk_add_f16"] = packed16<Ty::f16, 2>([](float a, float b) { return a + b; });
   r["v_pk_mul_f16"] = packed16<Ty::f16, 2>([](float a, float b) { return a * b; });
-  r["v_pk_max_f16"] = packed16<Ty::f16, 2>([](float a, float b) { return max_half(a, b); });
-  r["v_pk_min_f16"] = packed16<Ty::f16, 2>([](float a, float b) { return min_half(a, b); });
+  // On bit patterns, but with the modifiers and constants of f16.
+  using Order = NumberOrder<uint16_t, 10>;
+  auto as_half = [](Entry e) {
+    e.dst = e.src[0] = e.src[1] = e.src[2] = Ty::pkf16;
+    return e;
+  };
+  r["v_pk_max_f16"] = as_half(packed16<Ty::u16, 2>([](uint16_t a, uint16_t b) { return Order::max(a, b); }));
+  r["v_pk_min_f16"] = as_half(packed16<Ty::u16, 2>([](uint16_t a, uint16_t b) { return Order::min(a, b); }));
   r["v_pk_fma_f16"] = packed16<Ty::f16, 3>([](float a, float b, float c) { return half_fma(a, b, c); });
   using u16 = uint16_t;
   using i16 = int16_t;
