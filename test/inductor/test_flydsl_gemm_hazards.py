@@ -1,0 +1,103 @@
+# Owner(s): ["module: inductor"]
+"""The FlyDSL GEMM under the emulator's hazard checker (T2): every configuration is clean, and a broken one is found."""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+import unittest.mock
+
+import torch
+from torch._inductor.kernel.flydsl import gemm_config
+from torch._inductor.kernel.flydsl.gemm_config import DEFAULT_CONFIGS, GemmProblem
+from torch._native.flydsl import target
+from torch._native.flydsl.launch import linker_missing_reason
+from torch.testing._internal.common_utils import TestCase, instantiate_parametrized_tests, parametrize, run_tests
+
+from reference import mm as reference
+
+EMULATED = "gfx950_emulator" in sys.modules and torch.cuda.is_available()
+CANNOT_RUN = gemm_config.unavailable_reason() or linker_missing_reason()
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+SCHEDULES = ("run_to_barrier", "round_robin")
+
+# Runs in a process of its own: a launch that fails leaves the device unusable, as on hardware.
+BROKEN = """
+import torch
+from torch._inductor.kernel.flydsl import gemm, gemm_config, pipeline
+from torch._inductor.kernel.flydsl.gemm_config import GemmConfig, GemmProblem
+
+MUTATION
+config = GemmConfig(tile_m=64, tile_n=64, tile_k=64, stages=STAGES, waves_m=2, waves_n=2)
+m, n, k = 65, 72, 64 * 6 + 8
+problem = GemmProblem(m=m, n=n, k=k, dtype="bf16", lda=k, ldb=k, ldc=n)
+compiled = gemm.CompiledGemm(gemm_config.spec_for(problem, config, "gfx950"))
+a, b, out = (torch.ones(shape, dtype=torch.bfloat16, device="cuda") for shape in ((m, k), (n, k), (m, n)))
+compiled(a, b, out, torch.cuda.current_stream().cuda_stream)
+torch.cuda.synchronize()
+print("no hazard")
+"""
+
+MUTATIONS = {
+    "intact": ("", None),
+    "one_load_too_many": (
+        """
+        wait = gemm.wait_for_stage
+        gemm.wait_for_stage = lambda younger_loads: wait(younger_loads + 1)
+        """,
+        "lds dma not waited|lds dma race",
+    ),
+    "no_barrier": ("pipeline.s_barrier = lambda: None", "lds dma race|lds write/read race"),
+    "loads_into_the_stage_that_is_read": (
+        """
+        issue = pipeline.TileLoads.issue
+        pipeline.TileLoads.issue = lambda self, k_tile, k, offset, mask: issue(self, k_tile, k, offset * 0, mask)
+        """,
+        "lds dma not waited|lds dma race|lds write/read race",
+    ),
+}
+
+
+@unittest.skipUnless(EMULATED, "the hazard checker is the emulator's: run with python -m gfx950_emulator")
+@unittest.skipIf(CANNOT_RUN is not None, f"compiling needs flydsl and its linker: {CANNOT_RUN}")
+@instantiate_parametrized_tests
+class TestHazards(TestCase):
+    @parametrize("schedule", SCHEDULES)
+    @parametrize("dtype", sorted(DTYPES))
+    @parametrize("config", DEFAULT_CONFIGS, name_fn=lambda config: config.name)
+    def test_every_config_is_clean(self, config, dtype, schedule):
+        from torch._inductor.kernel.flydsl.gemm import compile_gemm
+
+        # Two tiles and a bit, more K tiles than stages so that each stage is filled twice, and a tail of K.
+        m, n, k = config.tile_m + 1, config.tile_n + 8, config.tile_k * (config.stages + 1) + 8
+        a, b_nk = reference.integer_inputs(m, n, k, DTYPES[dtype])
+        problem = GemmProblem(m=m, n=n, k=k, dtype=dtype, lda=k, ldb=k, ldc=n)
+        out = torch.empty(m, n, dtype=DTYPES[dtype], device="cuda")
+        compiled = compile_gemm(gemm_config.spec_for(problem, config, target.device_arch(out.device.index)))
+        a_device, b_device = a.cuda(), b_nk.cuda()
+        with unittest.mock.patch.dict(os.environ, {"GFX950_CHECK": "2", "GFX950_SCHEDULE": schedule}):
+            compiled(a_device, b_device, out, torch.cuda.current_stream().cuda_stream)
+            torch.cuda.synchronize()
+        self.assertTrue(torch.equal(out.cpu(), reference.rounded(a, b_nk)))
+
+    @parametrize("stages, schedule", ((2, "run_to_barrier"), (4, "round_robin")))  # a process each: no full product
+    @parametrize("name", sorted(MUTATIONS))
+    def test_a_broken_pipeline_is_found(self, name, stages, schedule):
+        mutation, kinds = MUTATIONS[name]
+        code = BROKEN.replace("MUTATION", textwrap.dedent(mutation)).replace("STAGES", str(stages))
+        with tempfile.TemporaryDirectory() as cache:  # FlyDSL's cache does not see that a function was replaced
+            env = {"GFX950_CHECK": "1", "GFX950_SCHEDULE": schedule, "FLYDSL_RUNTIME_CACHE_DIR": cache}
+            command = [sys.executable, "-m", "gfx950_emulator", "-c", code]
+            done = subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, check=False)
+        if kinds is None:
+            self.assertEqual((done.returncode, done.stdout.strip()), (0, "no hazard"), done.stderr)
+        else:
+            self.assertNotEqual(done.returncode, 0, done.stdout)
+            self.assertTrue(re.search(rf"\[({kinds})\]", done.stderr), done.stderr)
+
+
+if __name__ == "__main__":
+    run_tests()
