@@ -120,13 +120,19 @@ bool Checker::lds_places(const exec::Wave& w, const exec::Inst& in, const Usage&
   out.exec = w.exec();
   out.bytes = u.bytes;
   out.high_half = u.high_half;
-  uint64_t outside = 0;
-  for_each_lane(out.exec, [&](int i) {
-    const uint64_t at = uint64_t{address[i]} + offset;
-    outside |= at + u.bytes > shadow_.size() ? 1 : 0;
-    out.at[i] = static_cast<uint32_t>(at);
-  });
-  return out.exec != 0 && outside == 0;
+  uint32_t top = 0;
+  if (w.exec_full) {
+    for (int i = 0; i < kLanes; ++i) {
+      out.at[i] = address[i] + offset;
+      top = std::max(top, address[i]);
+    }
+  } else {
+    for_each_lane(out.exec, [&](int i) {
+      out.at[i] = address[i] + offset;
+      top = std::max(top, address[i]);
+    });
+  }
+  return out.exec != 0 && uint64_t{top} + offset + u.bytes <= shadow_.size();
 }
 
 bool Checker::dma_places(const exec::Wave& w, const exec::Inst& in, Places& out) const {

@@ -105,13 +105,22 @@ bool LdsShadow::read(const Places& places, uint32_t stamp, const Scoreboard& boa
     const __m128i start = _mm_set1_epi32(static_cast<int>(start_));
     const __m128i limit = _mm_set1_epi32(static_cast<int>(ordered_count));
     const __m128i own = _mm_set1_epi32(static_cast<int>(stamp));
-    for_each_lane(places.exec, [&](int i) {
+    const uint32_t* written = written_.data();
+    __m128i suspects = _mm_setzero_si128();
+    auto look = [&](int i) {
       const uint32_t first = places.at[i] >> 2;
-      const __m128i age = _mm_sub_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(&written_[first])), start);
-      const __m128i bad = _mm_cmpeq_epi32(_mm_max_epu32(age, limit), age);
-      if (!_mm_testz_si128(bad, bad)) slowly(i, first, first + 3);
-      if (mine != nullptr) _mm_storeu_si128(reinterpret_cast<__m128i*>(&mine[first]), own);
-    });
+      const __m128i age = _mm_sub_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(written + first)), start);
+      suspects = _mm_or_si128(suspects, _mm_cmpeq_epi32(_mm_max_epu32(age, limit), age));
+      if (mine != nullptr) _mm_storeu_si128(reinterpret_cast<__m128i*>(mine + first), own);
+    };
+    if (places.exec == ~uint64_t{0}) {
+      for (int i = 0; i < kLanes; ++i) look(i);
+    } else {
+      for_each_lane(places.exec, look);
+    }
+    if (!_mm_testz_si128(suspects, suspects)) {
+      for_each_lane(places.exec, [&](int i) { slowly(i, places.at[i] >> 2, (places.at[i] >> 2) + 3); });
+    }
     return found;
   }
   for_each_lane(places.exec, [&](int i) {
