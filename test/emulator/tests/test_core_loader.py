@@ -160,12 +160,12 @@ def test_missing_arguments() -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("v_dot2_f32_f16 v1, v2, v3, v4", "'v_dot2_f32_f16 .*not modelled"),
+        ("v_sad_u8 v1, v2, v3, v4", "'v_sad_u8 .*not modelled"),
         ("s_setreg_imm32_b32 hwreg(HW_REG_MODE, 0, 4), 0", "'s_setreg_imm32_b32 .*not modelled"),
         ("v_mul_u32_u24_e64 v1, v2, v3 clamp", "clamp"),
         (".long 0xffffffff", "no instruction"),
     ],
-    ids=["dot", "setreg", "clamp", "bytes"],
+    ids=["sad", "setreg", "clamp", "bytes"],
 )
 def test_unknown_instructions_are_refused_at_decode(line: str, message: str) -> None:
     code = CodeObject(

@@ -89,6 +89,7 @@ void register_convert_scaled(Registry& r);
 void register_compare(Registry& r);
 void register_carry(Registry& r);
 void register_packed(Registry& r);
+void register_dot(Registry& r);
 void register_lane(Registry& r);
 void register_lds(Registry& r);
 void register_global(Registry& r);

@@ -167,6 +167,15 @@ V div_fixup(V quotient, V denominator, V numerator) {
   return with_sign(std::isnan(quotient) ? infinity : quotient);  // NaN: an overflow on the way
 }
 
+// The f16 form has no limits of its own to repair: the quotient was computed in f32.
+float div_fixup_half(float quotient, float denominator, float numerator) {
+  const bool special = std::isnan(numerator) || std::isnan(denominator) || denominator == 0 || numerator == 0 ||
+                       std::isinf(numerator) || std::isinf(denominator);
+  if (special) return div_fixup(quotient, denominator, numerator);
+  const bool negative = std::signbit(denominator) != std::signbit(numerator);
+  return negative ? -std::fabs(quotient) : std::fabs(quotient);
+}
+
 void build_div_fmas(Builder& b, const decode::Parsed& p, const Entry& e, Inst& in) {
   build_valu(b, p, e, in);
   in.fn = e.fast;
@@ -220,6 +229,8 @@ void register_carry(Registry& r) {
       lane_op<Ty::f32, Ty::f32, Ty::f32, Ty::f32>([](float q, float b, float a) { return div_fixup(q, b, a); });
   r["v_div_fixup_f64"] =
       lane_op<Ty::f64, Ty::f64, Ty::f64, Ty::f64>([](double q, double b, double a) { return div_fixup(q, b, a); });
+  r["v_div_fixup_f16"] = lane_op<Ty::f16, Ty::f16, Ty::f16, Ty::f16>(
+      [](float q, float b, float a) { return div_fixup_half(q, b, a); }, kPreservesHigh);
   Entry e = lane_op<Ty::f32, Ty::f32, Ty::f32, Ty::f32>([](float a, float b, float c) { return std::fma(a, b, c); });
   e.build = build_div_fmas;
   e.fast = run_div_fmas<float, Ty::f32>;

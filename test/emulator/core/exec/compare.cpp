@@ -140,6 +140,13 @@ void register_compare(Registry& r) {
   };
   r["v_cmp_class_f32"] = comparison<Ty::f32, Ty::u32>(class32, 0);
   r["v_cmpx_class_f32"] = comparison<Ty::f32, Ty::u32>(class32, kWritesExec);
+  // On bits: widening would turn denormals into normal numbers and quiet a signaling NaN.
+  auto class16 = [](uint16_t a, u32 b) { return yes((classify(a, 10, 5) & b) != 0); };
+  for (uint16_t flags : {uint16_t{0}, uint16_t{kWritesExec}}) {
+    Entry e = comparison<Ty::b16, Ty::u32>(class16, flags);
+    e.src[0] = Ty::f16;
+    r[flags == 0 ? "v_cmp_class_f16" : "v_cmpx_class_f16"] = e;
+  }
   auto class64 = [](double a, u32 b) {
     u64 bits;
     std::memcpy(&bits, &a, 8);

@@ -322,6 +322,11 @@ void register_atomics(Registry& r) {
   atomic<u64, Atomic::xor_>(r, "xor_b64");
   atomic<u64, Atomic::cmpswap>(r, "cmpst_b64");
   atomic<u64, Atomic::add_f64>(r, "add_f64");
+  atomic<u64, Atomic::min_f64>(r, "min_f64");
+  atomic<u64, Atomic::max_f64>(r, "max_f64");
+  atomic<u64, Atomic::rsub>(r, "rsub_u64");
+  atomic<u64, Atomic::inc>(r, "inc_u64");
+  atomic<u64, Atomic::dec>(r, "dec_u64");
   r["ds_wrxchg_rtn_b32"] = ds(ds_atomic<u32, Atomic::swap>, Ty::b32, {Ty::b32, Ty::b32});
   r["ds_wrxchg_rtn_b64"] = ds(ds_atomic<u64, Atomic::swap>, Ty::b64, {Ty::b32, Ty::b64});
 }

@@ -34,6 +34,11 @@ struct NumberOrder {
   }
   static U max(U a, U b) { return pick(a, b, mask(key(a) >= key(b))); }
   static U min(U a, U b) { return pick(a, b, mask(key(a) <= key(b))); }
+  // The first NaN among the three, quiet, else `other`.
+  static U nan_of(U a, U b, U c, U other) {
+    const U nan = is_nan(a) ? a : is_nan(b) ? b : c;
+    return is_nan(nan) ? static_cast<U>(nan | kQuiet) : other;
+  }
   static U median(U a, U b, U c) {
     if (is_nan(a) || is_nan(b) || is_nan(c)) return min(min(a, b), c);
     return max(min(a, b), min(max(a, b), c));

@@ -262,6 +262,11 @@ void register_packed(Registry& r) {
   r["v_pk_max_f16"] = as_half(packed16<Ty::u16, 2>([](uint16_t a, uint16_t b) { return Order::max(a, b); }));
   r["v_pk_min_f16"] = as_half(packed16<Ty::u16, 2>([](uint16_t a, uint16_t b) { return Order::min(a, b); }));
   r["v_pk_fma_f16"] = packed16<Ty::f16, 3>([](float a, float b, float c) { return half_fma(a, b, c); });
+  // A NaN beats a number; -0 is below +0.
+  r["v_pk_maximum3_f16"] = as_half(packed16<Ty::u16, 3>(
+      [](uint16_t a, uint16_t b, uint16_t c) { return Order::nan_of(a, b, c, Order::max(Order::max(a, b), c)); }));
+  r["v_pk_minimum3_f16"] = as_half(packed16<Ty::u16, 3>(
+      [](uint16_t a, uint16_t b, uint16_t c) { return Order::nan_of(a, b, c, Order::min(Order::min(a, b), c)); }));
   using u16 = uint16_t;
   using i16 = int16_t;
   r["v_pk_add_u16"] = packed16<Ty::u16, 2>([](u16 a, u16 b) { return u16(a + b); });

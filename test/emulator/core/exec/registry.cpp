@@ -18,6 +18,7 @@ const Registry& registry() {
     register_compare(r);
     register_carry(r);
     register_packed(r);
+    register_dot(r);
     register_lane(r);
     register_lds(r);
     register_global(r);

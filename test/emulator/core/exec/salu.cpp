@@ -156,6 +156,13 @@ void register_moves(Registry& r) {
   r["s_flbit_i32_b32"] = op<u32, u32>([](Wave&, u32 a) { return a == 0 ? ~0u : u32(__builtin_clz(a)); });
   r["s_flbit_i32_b64"] = op<u32, u64>([](Wave&, u64 a) { return a == 0 ? ~0u : u32(__builtin_clzll(a)); });
   r["s_flbit_i32"] = op<u32, i32>([](Wave&, i32 a) { return a == 0 || a == -1 ? ~0u : u32(__builtin_clrsb(a) + 1); });
+  r["s_flbit_i32_i64"] =
+      op<u32, int64_t>([](Wave&, int64_t a) { return a == 0 || a == -1 ? ~0u : u32(__builtin_clrsbll(a) + 1); });
+  r["s_bitreplicate_b64_b32"] = op<u64, u32>([](Wave&, u32 a) {
+    u64 x = 0;
+    for (int i = 0; i < 32; ++i) x |= (a >> i & 1) != 0 ? u64{3} << (2 * i) : 0;
+    return x;
+  });
   r["s_sext_i32_i8"] = op<i32, u32>([](Wave&, u32 a) { return i32(int8_t(a)); });
   r["s_sext_i32_i16"] = op<i32, u32>([](Wave&, u32 a) { return i32(int16_t(a)); });
   r["s_abs_i32"] = op<u32, u32>([](Wave& w, u32 a) {

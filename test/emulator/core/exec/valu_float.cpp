@@ -184,6 +184,20 @@ void register_valu_half(Registry& r) {
   r["v_floor_f16"] = lane_op<Ty::f16, Ty::f16>([](float a) { return std::floor(a); });
   r["v_ceil_f16"] = lane_op<Ty::f16, Ty::f16>([](float a) { return std::ceil(a); });
   r["v_rndne_f16"] = lane_op<Ty::f16, Ty::f16>([](float a) { return std::nearbyint(a); });
+  r["v_fract_f16"] = lane_op<Ty::f16, Ty::f16>([](float a) {
+    const float x = a - std::floor(a);
+    return x < 0.99951171875f ? x : x != x ? x : 0.99951171875f;  // the largest f16 below one
+  });
+  r["v_ldexp_f16"] = lane_op<Ty::f16, Ty::f16, Ty::i16>([](float a, int16_t b) { return ldexp32(a, b); });
+  r["v_frexp_mant_f16"] = lane_op<Ty::f16, Ty::f16>([](float a) {
+    int exponent;
+    return std::isfinite(a) ? std::frexp(a, &exponent) : a;
+  });
+  r["v_frexp_exp_i16_f16"] = lane_op<Ty::i16, Ty::f16>([](float a) {
+    int exponent = 0;
+    if (std::isfinite(a) && a != 0) (void)std::frexp(a, &exponent);
+    return static_cast<int16_t>(exponent);
+  });
   auto fma16 = [](float a, float b, float c) { return half_fma(a, b, c); };
   r["v_fma_f16"] = lane_op<Ty::f16, Ty::f16, Ty::f16, Ty::f16>(fma16, kPreservesHigh);
   r["v_fmac_f16"] = lane_op<Ty::f16, Ty::f16, Ty::f16, Ty::f16>(fma16, kReadsDst);

@@ -29,6 +29,8 @@ T median(T a, T b, T c) {
 
 i32 clamp32(i64 x) { return x > INT32_MAX ? INT32_MAX : x < INT32_MIN ? INT32_MIN : static_cast<i32>(x); }
 
+u32 clamp_byte(i32 x, i32 low, i32 high) { return static_cast<u32>(x < low ? low : x > high ? high : x) & 0xff; }
+
 u32 sign_extend24(u32 x) { return static_cast<u32>(static_cast<i32>(x << 8) >> 8); }
 
 u32 reverse_bits(u32 x) {
@@ -152,6 +154,7 @@ void register_bits(Registry& r) {
   r["v_not_b32"] = lane_op<Ty::b32, Ty::b32>([](u32 a) { return ~a; });
   r["v_bfrev_b32"] = lane_op<Ty::b32, Ty::b32>([](u32 a) { return reverse_bits(a); });
   r["v_ffbh_u32"] = lane_op<Ty::u32, Ty::u32>([](u32 a) { return a == 0 ? ~0u : u32(__builtin_clz(a)); });
+  r["v_prng_b32"] = lane_op<Ty::u32, Ty::u32>([](u32 a) { return a << 1 ^ (a >> 31 != 0 ? 197u : 0u); });
   r["v_ffbl_b32"] = lane_op<Ty::u32, Ty::u32>([](u32 a) { return a == 0 ? ~0u : u32(__builtin_ctz(a)); });
   r["v_ffbh_i32"] =
       lane_op<Ty::u32, Ty::i32>([](i32 a) { return a == 0 || a == -1 ? ~0u : u32(__builtin_clrsb(a) + 1); });
@@ -253,6 +256,22 @@ void register_int16(Registry& r) {
       lane_op<Ty::u16, Ty::u16, Ty::u16, Ty::u16>([](u16 a, u16 b, u16 c) { return max3(a, b, c); }, kPreservesHigh);
   r["v_med3_u16"] =
       lane_op<Ty::u16, Ty::u16, Ty::u16, Ty::u16>([](u16 a, u16 b, u16 c) { return median(a, b, c); }, kPreservesHigh);
+  auto mad16 = [](u16 a, u16 b, u16 c) { return u16(u32(a) * b + c); };
+  r["v_mad_legacy_u16"] = r["v_mad_legacy_i16"] = lane_op<Ty::u16, Ty::u16, Ty::u16, Ty::u16>(mad16);
+  r["v_mad_u32_u16"] =
+      lane_op<Ty::u32, Ty::u16, Ty::u16, Ty::u32>([](u16 a, u16 b, u32 c) { return u32(a) * u32(b) + c; });
+  r["v_mad_i32_i16"] =
+      lane_op<Ty::u32, Ty::i16, Ty::i16, Ty::u32>([](i16 a, i16 b, u32 c) { return u32(i32(a) * i32(b)) + c; });
+  r["v_ashr_pk_i8_i32"] = lane_op<Ty::b16, Ty::i32, Ty::i32, Ty::u32>(
+      [](i32 a, i32 b, u32 c) {
+        return u16(clamp_byte(a >> (c & 31), -128, 127) | clamp_byte(b >> (c & 31), -128, 127) << 8);
+      },
+      kPreservesHigh);
+  r["v_ashr_pk_u8_i32"] = lane_op<Ty::b16, Ty::i32, Ty::i32, Ty::u32>(
+      [](i32 a, i32 b, u32 c) {
+        return u16(clamp_byte(a >> (c & 31), 0, 255) | clamp_byte(b >> (c & 31), 0, 255) << 8);
+      },
+      kPreservesHigh);
   // Packs two halves: every 16-bit source may be the high half of its register.
   r["v_pack_b32_f16"] = lane_op<Ty::b32, Ty::b16, Ty::b16>([](u16 a, u16 b) { return u32(a) | u32(b) << 16; });
 }
