@@ -101,9 +101,20 @@ GFX950_EXPORT double gfx950_launch(void* object, const char* kernel, const uint3
         launch.kernarg_size = kernarg_size;
         const gfx950::LaunchResult result = gfx950::launch(launch, gfx950::RunOptions::from_environment());
         const gfx950::LaunchCounts& c = result.counts;
-        const uint64_t values[] = {
-            c.workgroups, c.waves, c.wave_instructions, c.salu,         c.valu, c.mfma, c.lds, c.vmem, c.smem,
-            c.branch,     c.other, c.bytes_loaded,      c.bytes_stored, c.uninitialised_lds_reads};
+        const uint64_t values[] = {c.workgroups,
+                                   c.waves,
+                                   c.wave_instructions,
+                                   c.salu,
+                                   c.valu,
+                                   c.mfma,
+                                   c.lds,
+                                   c.vmem,
+                                   c.smem,
+                                   c.branch,
+                                   c.other,
+                                   c.bytes_loaded,
+                                   c.bytes_stored,
+                                   c.uninitialised_lds_reads};
         if (counts != nullptr) std::memcpy(counts, values, sizeof values);
         return result.nanoseconds;
       },
