@@ -93,6 +93,11 @@ def waits_at_barriers(isa: str) -> list[int]:
     return counts
 
 
+def waits_for_stages(isa: str) -> list[int]:
+    """The vmcnt of each wait for a stage, in a kernel without barriers."""
+    return [int(count) for count in re.findall(r"s_waitcnt vmcnt\((\d+)\) lgkmcnt\(0\)", isa)]
+
+
 @unittest.skipIf(CANNOT_COMPILE is not None, f"compiling needs flydsl and its linker: {CANNOT_COMPILE}")
 @instantiate_parametrized_tests
 class TestCompiled(TestCase):
@@ -128,8 +133,10 @@ class TestCompiled(TestCase):
         # For each K tile one wait that leaves the younger stages in flight, then the barrier, then everything that
         # touches LDS.
         self.assertEqual([loop[i] for i in waits], [f"s_waitcnt vmcnt({younger}) lgkmcnt(0)"] * tiles_in_loop)
-        self.assertEqual([loop[i + 1] for i in waits], ["s_barrier"] * tiles_in_loop)
-        self.assertEqual(loop.count("s_barrier"), tiles_in_loop)
+        # A workgroup of one wave meets nobody, and LLVM drops its barriers; the waits must stay.
+        barriers = tiles_in_loop if config.waves > 1 else 0
+        self.assertEqual([loop[i + 1] for i in waits[:barriers]], ["s_barrier"] * barriers)
+        self.assertEqual(loop.count("s_barrier"), barriers)
         for first, last in zip(waits, [*waits[1:], len(loop)], strict=True):
             part = loop[first:last]
             self.assertEqual(sum(line.endswith(" lds") for line in part), config.loads_per_stage)
@@ -137,7 +144,7 @@ class TestCompiled(TestCase):
             self.assertEqual(sum(line.startswith("ds_read_b128") for line in part), reads)
         self.assertFalse([line for line in loop[: waits[0]] if line.endswith(" lds") or line.startswith("ds_")])
         # Over the whole kernel: no barrier without its wait, and ever fewer loads in flight behind the loop.
-        meetings = waits_at_barriers(isa)
+        meetings = waits_at_barriers(isa) if config.waves > 1 else waits_for_stages(isa)
         in_loops = [younger] * (tiles - config.stages + 1)
         behind = [(config.stages - 2 - left) * config.loads_per_stage for left in range(config.stages - 1)]
         self.assertEqual(sorted(meetings), sorted(in_loops + behind))

@@ -232,17 +232,19 @@ def config_unsupported_reason(problem: GemmProblem, config: GemmConfig) -> str |
 # measured).
 DEFAULT_CONFIGS: tuple[GemmConfig, ...] = (
     # few rows: many workgroups along N, deep pipeline, bandwidth
+    GemmConfig(tile_m=16, tile_n=32, tile_k=256, stages=3, waves_m=1, waves_n=1),
     GemmConfig(tile_m=16, tile_n=64, tile_k=128, stages=4, waves_m=1, waves_n=2),
     GemmConfig(tile_m=16, tile_n=128, tile_k=128, stages=3, waves_m=1, waves_n=4),
-    GemmConfig(tile_m=32, tile_n=64, tile_k=128, stages=4, waves_m=1, waves_n=2),
+    GemmConfig(tile_m=32, tile_n=64, tile_k=128, stages=4, waves_m=2, waves_n=2),
     # middle: enough workgroups to fill 256 compute units
     GemmConfig(tile_m=64, tile_n=64, tile_k=64, stages=2, waves_m=2, waves_n=2),  # two stages: valid for every K
-    GemmConfig(tile_m=64, tile_n=64, tile_k=64, stages=4, waves_m=2, waves_n=2),
-    GemmConfig(tile_m=64, tile_n=128, tile_k=64, stages=3, waves_m=2, waves_n=2),
-    GemmConfig(tile_m=128, tile_n=128, tile_k=64, stages=2, waves_m=2, waves_n=2),
-    GemmConfig(tile_m=128, tile_n=128, tile_k=64, stages=3, waves_m=2, waves_n=2, group_m=4),
+    GemmConfig(tile_m=64, tile_n=64, tile_k=128, stages=4, waves_m=4, waves_n=2),
+    GemmConfig(tile_m=64, tile_n=128, tile_k=64, stages=3, waves_m=2, waves_n=4),
+    GemmConfig(tile_m=128, tile_n=128, tile_k=64, stages=2, waves_m=4, waves_n=4),
+    GemmConfig(tile_m=128, tile_n=128, tile_k=128, stages=2, waves_m=4, waves_n=4),
+    GemmConfig(tile_m=128, tile_n=128, tile_k=64, stages=3, waves_m=2, waves_n=4, group_m=4),
     # large: operand reuse
-    GemmConfig(tile_m=256, tile_n=128, tile_k=64, stages=2, waves_m=2, waves_n=2, group_m=4),
+    GemmConfig(tile_m=256, tile_n=128, tile_k=64, stages=2, waves_m=4, waves_n=2, group_m=4),
     GemmConfig(tile_m=256, tile_n=256, tile_k=64, stages=2, waves_m=2, waves_n=4),
     GemmConfig(tile_m=256, tile_n=256, tile_k=64, stages=2, waves_m=2, waves_n=4, group_m=4),
 )
