@@ -238,9 +238,9 @@ PAIRS = [
         "matrix_result_read",
         "matrix wait state",
         ZEROS + MATRIX + "{FIX}\nv_mov_b32_e32 v8, v19\n",
-        "s_nop 7",
-        "s_nop 5",
-        needs="v19",
+        "s_nop 0",
+        "s_nop 6",
+        needs="v19.* needs s_nop 0 or 1 other instruction before it",
     ),
     Pair(
         "matrix_result_stored",
@@ -254,6 +254,58 @@ PAIRS = [
         ZEROS + MATRIX + "{FIX}\nv_mov_b32_e32 v17, 0\n",
         "s_nop 7",
     ),
+    Pair(
+        "matrix_result_as_factor",
+        "matrix wait state",
+        ZEROS + MATRIX + "{FIX}\nv_mfma_f32_16x16x32_bf16 v[28:31], v[20:23], v[16:19], 0\n",
+        "s_nop 0",
+        "s_nop 6",
+    ),
+    Pair(
+        "matrix_result_as_part_of_a_sum",
+        "matrix wait state",
+        ZEROS + MATRIX + "{FIX}\nv_mfma_f32_16x16x32_bf16 v[28:31], v[20:23], v[24:27], v[18:21]\n",
+        "s_nop 0",
+        "s_nop 4",
+    ),
+    Pair(
+        "matrix_operand",
+        "vector wait state",
+        ZEROS + "v_mov_b32_e32 v20, 1.0\n{FIX}\n" + MATRIX,
+        "s_nop 0",
+        "s_nop 0",
+        needs="v20",
+    ),
+    Pair(
+        "dpp_operand",
+        "vector wait state",
+        "v_add_u32_e32 v9, 1, v9\n{FIX}\nv_mov_b32_dpp v8, v9 quad_perm:[1,0,3,2] row_mask:0xf bank_mask:0xf\n",
+        "s_nop 0",
+        "s_nop 0",
+    ),
+    Pair(
+        "buffer_scalar",
+        "vector wait state",
+        "v_readfirstlane_b32 s22, v4\n{FIX}\nbuffer_load_dword v8, v1, s[16:19], s22 offen\n",
+        "s_nop 0",
+        "s_nop 3",
+        needs="s22",
+    ),
+    Pair(
+        "lane_select",
+        "vector wait state",
+        "v_readfirstlane_b32 s22, v4\n{FIX}\nv_readlane_b32 s23, v8, s22\n",
+        "s_nop 0",
+        "s_nop 2",
+    ),
+    Pair(
+        "division",
+        "vector wait state",
+        "v_cmp_eq_u32_e32 vcc, 1, v9\n{FIX}\nv_div_fmas_f32 v8, v8, v9, v9\n",
+        "s_nop 0",
+        "s_nop 2",
+        needs="vcc_lo",
+    ),
 ]
 
 HARMLESS = {
@@ -266,6 +318,7 @@ HARMLESS = {
     "same_value": "v_and_b32_e32 v3, 0xfc, v1\nv_mov_b32_e32 v5, 5\nds_write_b32 v3, v5\n",
     "atomics": "ds_add_u32 v4, v8\nds_add_rtn_u32 v9, v4, v8\n",
     "own_write_read_back": "ds_write_b32 v1, v8\nds_read_b32 v8, v1\n",
+    "sum_of_products": ZEROS + MATRIX + MATRIX.replace(", 0", ", v[16:19]"),
     "lds_beside_scalar_load": FILLED + "s_load_dword s22, s[20:21], 0x0\nds_read_b32 v8, v1\ns_waitcnt lgkmcnt(0)\n"
     "v_add_u32_e32 v8, s22, v8\n",
 }

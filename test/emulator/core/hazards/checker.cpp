@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 
 #include "../exec/rows.h"
 #include "gfx950/gfx950.h"
@@ -181,11 +182,19 @@ void Checker::report_register(const exec::Wave& w, uint32_t pc, const Conflict& 
 void Checker::report_wait_states(const exec::Wave& w, uint32_t pc, const TooSoon& t) const {
   const std::string nop = "; needs s_nop " + std::to_string(t.missing - 1) + " or " + std::to_string(t.missing) +
                           " other instruction" + (t.missing == 1 ? "" : "s") + " before it";
-  if (t.kind == TooSoon::Kind::m0) {
-    report(w, pc, "[m0 wait state] reads m0 right behind " + instruction(t.pc) + nop);
+  switch (t.kind) {
+    case TooSoon::Kind::m0:
+      report(w, pc, "[m0 wait state] reads m0 right behind " + instruction(t.pc) + nop);
+    case TooSoon::Kind::matrix:
+      report(
+          w, pc,
+          "[matrix wait state] uses " + register_name(t.reg) + ", the unfinished result of " + instruction(t.pc) + nop);
+    case TooSoon::Kind::vector:
+    case TooSoon::Kind::scalar:
+      report(w, pc,
+             "[vector wait state] reads " + register_name(t.reg) + " too soon behind " + instruction(t.pc) + nop);
   }
-  report(w, pc,
-         "[matrix wait state] uses " + register_name(t.reg) + ", the unfinished result of " + instruction(t.pc) + nop);
+  std::abort();
 }
 
 void Checker::report_lds(const exec::Wave& w, uint32_t pc, const Collision& c, uint32_t stamp) const {

@@ -71,17 +71,40 @@ void classify_lds(const Parsed& p, Usage& u) {
   }
 }
 
-// Wait states between a matrix instruction and a reader of its result; README.md has the source.
-void classify_matrix(const Parsed& p, const exec::Inst& in, Usage& u) {
-  const unsigned passes = in.cost;
+// Wait states between a matrix instruction and what uses its result; README.md has the source.
+Usage::Latency latency_of(const Parsed& p, unsigned passes) {
+  Usage::Latency l;
   if (begins(p.base, "v_mfma_f64_")) {
-    u.result_states = passes <= 4 ? 6 : 11;
-    u.result_states_memory = passes <= 4 ? 9 : 18;
-    return;
+    const bool small = passes <= 4;
+    l.vector = l.overwrite = small ? 6 : 11;
+    l.memory = small ? 9 : 18;
+    return l;
   }
-  // The f32 multipliers are not of the XDL unit and answer one state earlier.
+  // The f32 multipliers are not of the XDL unit.
   const bool xdl = p.base.compare(p.base.size() - 4, 4, "_f32") != 0;
-  u.result_states = u.result_states_memory = static_cast<uint8_t>(passes + (xdl ? 3 : 2));
+  const unsigned more = xdl && passes != 2 ? 1 : 0;  // on gfx950
+  l.overwrite = static_cast<uint8_t>(passes + (xdl ? 3 : 2));
+  l.vector = l.memory = l.ab = static_cast<uint8_t>(l.overwrite + more);
+  l.c = xdl ? static_cast<uint8_t>(passes + 1 + more) : 0;
+  l.same_c = passes == 2 ? 2 : 0;
+  return l;
+}
+
+// Scalars whose value a vector instruction must not have written just before.
+void late_scalars(const Parsed& p, Usage& u) {
+  auto add = [&](const ParsedOperand& o) {
+    if (o.kind == ParsedOperand::Kind::scalar && u.nlate < 3) u.late_scalars[u.nlate++] = registers_of(o);
+  };
+  if (u.memory == Memory::load || u.memory == Memory::store || u.memory == Memory::atomic || u.memory == Memory::dma) {
+    u.late_states = 5;
+    for (const ParsedOperand& o : p.operands) add(o);
+  } else if (begins(p.base, "v_readlane") || begins(p.base, "v_writelane")) {
+    u.late_states = 4;
+    add(p.operands.back());
+  } else if (begins(p.base, "v_div_fmas")) {
+    u.late_states = 4;
+    u.late_scalars[u.nlate++] = {kScalarBase + exec::kVcc, 2};
+  }
 }
 
 int results_of(const Parsed& p, const Usage& u) {
@@ -124,7 +147,7 @@ Usage usage_of(const Parsed& p, const exec::Inst& in) {
       u.memory = Memory::scalar_load;
       break;
     case Klass::mfma:
-      classify_matrix(p, in, u);
+      u.latency = latency_of(p, in.cost);
       u.unit = Unit::matrix;
       break;
     case Klass::valu:
@@ -158,6 +181,8 @@ Usage usage_of(const Parsed& p, const exec::Inst& in) {
   }
   constexpr Registers vcc = {kScalarBase + exec::kVcc, 2};
   if (begins(p.base, "v_div_fmas") || begins(p.base, "s_cbranch_vcc")) read(vcc);
+  u.dpp = p.encoding == decode::Encoding::dpp;
+  late_scalars(p, u);
   if (u.unit == Unit::salu && u.nwrites != 0) u.writes_m0 = u.writes[0].first == kScalarBase + exec::kM0;
   return u;
 }

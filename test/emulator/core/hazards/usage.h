@@ -45,9 +45,16 @@ struct Usage {
   bool high_half = false;   // LDS: stores bits 16 and up of its register
   uint8_t wait_states = 1;  // that the instruction itself provides
   bool writes_m0 = false;   // by the scalar unit
-  // Matrix instructions: wait states until the result can be read, or written over, by others.
-  uint8_t result_states = 0;
-  uint8_t result_states_memory = 0;  // read by memory instructions
+  // Matrix instructions: wait states until the result can be read by vector and by memory instructions, as A or B and
+  // as part of C by matrix instructions, and written over.
+  struct Latency {
+    uint8_t vector = 0, memory = 0, ab = 0, c = 0, overwrite = 0;
+    uint8_t same_c = 0;  // read as C, in the same registers
+  } latency;
+  // Scalars that must have been written by no vector instruction in so many states.
+  Registers late_scalars[3];
+  uint8_t nlate = 0, late_states = 0;
+  bool dpp = false;
 };
 
 Usage usage_of(const decode::Parsed& parsed, const exec::Inst& inst);

@@ -5,58 +5,82 @@
 namespace gfx950::hazards {
 namespace {
 
-constexpr uint64_t kM0States = 1;  // between a scalar write of M0 and an LDS DMA
+constexpr unsigned kM0States = 1;       // between a scalar write of M0 and an LDS DMA
+constexpr unsigned kVectorStates = 2;   // between a vector write and a matrix or DPP instruction that reads it
+constexpr unsigned kMatrixStates = 20;  // no result takes longer
+constexpr unsigned kScalarStates = 5;
 
 bool overlap(Registers a, Registers b) { return a.first < b.first + b.count && b.first < a.first + a.count; }
 
 }  // namespace
 
-void WaitStates::clear() {
-  clock_ = m0_written_ = all_ready_ = 0;
-  next_ = 0;
-  results_.fill({});
+void WaitStates::clear() { *this = {}; }
+
+bool WaitStates::recent(const Write& write, Registers touched, unsigned states, TooSoon::Kind kind,
+                        TooSoon& out) const {
+  if (write.end == 0 || clock_ >= write.end + states || !overlap(touched, write.registers)) return false;
+  out = {kind, write.pc, std::max(touched.first, write.registers.first),
+         static_cast<unsigned>(write.end + states - clock_)};
+  return true;
 }
 
-bool WaitStates::result_too_soon(const Usage& u, TooSoon& out) const {
-  // The newest first: an older result that the newer overwrote does not matter.
-  for (unsigned back = 1; back <= kResults; ++back) {
-    const Result& r = results_[(next_ + kResults - back) % kResults];
-    const uint64_t ready = u.unit == Unit::memory ? r.ready_memory : r.ready;
-    if (std::max(r.ready, r.ready_memory) <= clock_) continue;
-    auto check = [&](Registers touched, uint64_t needed) {
-      if (needed <= clock_ || !overlap(touched, r.registers)) return false;
-      out = {TooSoon::Kind::matrix, r.pc, std::max(touched.first, r.registers.first),
-             static_cast<unsigned>(needed - clock_)};
-      return true;
-    };
-    for (unsigned k = 0; k < u.nreads; ++k) {
-      if (check(u.reads[k], ready)) return true;
+bool WaitStates::matrix_too_soon(const Usage& u, TooSoon& out) const {
+  for (unsigned k = 0; k < matrix_.items.size(); ++k) {
+    const MatrixWrite& m = matrix_.back(k);
+    if (m.write.end + kMatrixStates <= clock_ || m.write.end == 0) break;
+    const Usage::Latency& l = m.latency;
+    for (unsigned r = 0; r < u.nreads; ++r) {
+      unsigned states = u.unit == Unit::memory ? l.memory : l.vector;
+      if (u.unit == Unit::matrix) {
+        const bool same = u.reads[r].first == m.write.registers.first && u.reads[r].count == m.write.registers.count;
+        states = r != 2 ? l.ab : same ? l.same_c : u.latency.c != 0 ? l.c : 0;
+      }
+      if (recent(m.write, u.reads[r], states, TooSoon::Kind::matrix, out)) return true;
     }
-    for (unsigned k = 0; k < u.nwrites; ++k) {
-      if (check(u.writes[k], r.ready)) return true;
+    if (u.unit == Unit::matrix) continue;
+    for (unsigned r = 0; r < u.nwrites; ++r) {
+      if (recent(m.write, u.writes[r], l.overwrite, TooSoon::Kind::matrix, out)) return true;
     }
   }
   return false;
 }
 
 bool WaitStates::too_soon(const Usage& u, TooSoon& out) const {
-  if (u.memory == Memory::dma && m0_written_ != 0 && clock_ < m0_written_ + kM0States) {
-    out = {TooSoon::Kind::m0, m0_pc_, 0, static_cast<unsigned>(m0_written_ + kM0States - clock_)};
-    return true;
+  if (u.memory == Memory::dma && recent(m0_, m0_.registers, kM0States, TooSoon::Kind::m0, out)) return true;
+  if (u.unit == Unit::matrix || u.unit == Unit::valu || u.unit == Unit::memory) {
+    if (matrix_too_soon(u, out)) return true;
   }
-  return clock_ < all_ready_ && (u.unit == Unit::valu || u.unit == Unit::memory) && result_too_soon(u, out);
+  if (u.unit == Unit::matrix || u.dpp) {
+    const unsigned reads = u.dpp ? std::min<unsigned>(u.nreads, 1) : u.nreads;
+    for (unsigned k = 0; k < vectors_.items.size(); ++k) {
+      for (unsigned r = 0; r < reads; ++r) {
+        if (recent(vectors_.back(k), u.reads[r], kVectorStates, TooSoon::Kind::vector, out)) return true;
+      }
+    }
+  }
+  for (unsigned s = 0; s < u.nlate; ++s) {
+    for (unsigned k = 0; k < kScalarStates; ++k) {
+      if (recent(scalars_.back(k), u.late_scalars[s], u.late_states, TooSoon::Kind::scalar, out)) return true;
+    }
+  }
+  return false;
 }
 
 void WaitStates::advance(const Usage& u, uint32_t pc) {
   clock_ += u.wait_states;
   if (u.writes_m0) {
-    m0_written_ = clock_;
-    m0_pc_ = pc;
+    m0_ = {u.writes[0], pc, clock_};
   } else if (u.unit == Unit::matrix) {
-    Result& r = results_[next_];
-    next_ = (next_ + 1) % kResults;
-    r = {u.writes[0], pc, clock_ + u.result_states, clock_ + u.result_states_memory};
-    all_ready_ = std::max({all_ready_, r.ready, r.ready_memory});
+    matrix_.push({{u.writes[0], pc, clock_}, u.latency});
+  } else if (u.unit == Unit::valu) {
+    for (unsigned k = 0; k < u.nwrites; ++k) {
+      const Write write = {u.writes[k], pc, clock_};
+      if (write.registers.first >= kScalarBase) {
+        scalars_.push(write);
+      } else {
+        vectors_.push(write);
+      }
+    }
   }
 }
 

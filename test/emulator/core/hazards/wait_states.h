@@ -9,9 +9,9 @@
 namespace gfx950::hazards {
 
 struct TooSoon {
-  enum class Kind : uint8_t { m0, matrix };
+  enum class Kind : uint8_t { m0, matrix, vector, scalar };  // what the earlier instruction wrote
   Kind kind = Kind::m0;
-  uint32_t pc = 0;  // the earlier instruction
+  uint32_t pc = 0;  // of it
   uint16_t reg = 0;
   unsigned missing = 0;  // wait states
 };
@@ -24,21 +24,36 @@ class WaitStates {
   void advance(const Usage& u, uint32_t pc);
 
  private:
-  bool result_too_soon(const Usage& u, TooSoon& out) const;
-
-  struct Result {
+  struct Write {
     Registers registers;
     uint32_t pc = 0;
-    uint64_t ready = 0, ready_memory = 0;
+    uint64_t end = 0;  // clock behind the instruction
   };
-  static constexpr unsigned kResults = 32;  // more than can be unfinished: the longest takes 19 states
+  struct MatrixWrite {
+    Write write;
+    Usage::Latency latency;
+  };
+  // The last `N` of a kind.
+  template <class T, unsigned N>
+  struct Ring {
+    std::array<T, N> items;
+    unsigned next = 0;
+    void push(const T& item) {
+      items[next] = item;
+      next = (next + 1) % N;
+    }
+    const T& back(unsigned k) const { return items[(next + N - 1 - k) % N]; }  // 0: the newest
+  };
 
-  uint64_t clock_ = 0;
-  uint64_t m0_written_ = 0;  // clock behind the instruction; 0: long ago
-  uint32_t m0_pc_ = 0;
-  std::array<Result, kResults> results_;  // a ring: of the last matrix instructions
-  unsigned next_ = 0;
-  uint64_t all_ready_ = 0;
+  bool matrix_too_soon(const Usage& u, TooSoon& out) const;
+  // A register of `touched` that `write` wrote less than `states` ago.
+  bool recent(const Write& write, Registers touched, unsigned states, TooSoon::Kind kind, TooSoon& out) const;
+
+  uint64_t clock_ = 0;  // wait states since the wave began
+  Write m0_;
+  Ring<MatrixWrite, 32> matrix_;
+  Ring<Write, 8> scalars_;  // by vector instructions
+  Ring<Write, 4> vectors_;
 };
 
 }  // namespace gfx950::hazards
