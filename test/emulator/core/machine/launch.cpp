@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "../timing/model.h"
+#include "crew.h"
 #include "kernarg.h"
 #include "workgroup.h"
 
@@ -165,16 +166,14 @@ LaunchResult launch(const Launch& launch, const RunOptions& options) {
       failed = true;
     }
   };
-  std::vector<std::thread> helpers;
-  for (unsigned k = 1; k < threads; ++k) helpers.emplace_back(work_on, k);
-  work_on(0);
-  for (std::thread& helper : helpers) helper.join();
+  run_with_helpers(threads - 1, work_on);
   if (error) std::rethrow_exception(error);
 
   LaunchResult result;
   timing::Work work;
   std::set<std::pair<uintptr_t, uintptr_t>> windows;
   for (const auto& worker : workers) {
+    if (!worker) continue;  // a helper that came too late
     count(*state.program, worker->totals(), result.counts, work);
     windows.insert(worker->totals().windows.begin(), worker->totals().windows.end());
   }
