@@ -200,6 +200,7 @@ PAIRS = [
         DMA + "global_load_lds_dword v1, s[20:21] offset:512\n{FIX}\nds_read_b32 v8, v1\n",
         "s_waitcnt vmcnt(1)",
         "s_waitcnt vmcnt(2)",
+        needs=r"needs s_waitcnt vmcnt\(1\)",
     ),
     Pair(
         "dma_overwritten",
@@ -218,7 +219,7 @@ PAIRS = [
         "lds dma race",
         DMA + "{FIX}\ns_barrier\nds_read_b32 v8, v2\n",
         "s_waitcnt vmcnt(0)",
-        needs="needs s_waitcnt vmcnt in wave [01], then s_barrier",
+        needs=r"needs s_waitcnt vmcnt\(0\) in wave [01], then s_barrier",
     ),
     Pair(
         "dma_over_what_others_read",

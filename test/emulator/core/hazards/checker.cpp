@@ -204,19 +204,16 @@ void Checker::report_lds(const exec::Wave& w, uint32_t pc, const Collision& c, u
   }
   const bool reads = access_of(stamp) == Access::read;
   const bool dma = access_of(c.earlier) == Access::dma;
+  const uint32_t other = wave_of(c.earlier);
+  const int left = boards_[other].wait_for(c.earlier);
+  const std::string wait = std::string("s_waitcnt ") + (dma ? "vmcnt(" : "lgkmcnt(") + std::to_string(left) + ")";
   if (c.kind == Collision::Kind::own_dma) {
     report(w, pc,
            std::string("[lds dma not waited] ") + (reads ? "reads" : "overwrites") + place + ", to which the LDS DMA " +
-               noted(c.earlier) + " is outstanding; needs s_waitcnt vmcnt");
+               noted(c.earlier) + " is outstanding; needs " + wait);
   }
-  const uint32_t other = wave_of(c.earlier);
-  const Scoreboard& board = boards_[other];
-  const bool complete = c.earlier <= (dma ? board.done_dma : board.done_lds);
   std::string fix = "s_barrier between the two waves";
-  if (!complete) {
-    fix = std::string(dma ? "s_waitcnt vmcnt" : "s_waitcnt lgkmcnt(0)") + " in wave " + std::to_string(other) +
-          ", then s_barrier";
-  }
+  if (left >= 0) fix = wait + " in wave " + std::to_string(other) + ", then s_barrier";
   std::string kind, verb;
   switch (c.kind) {
     case Collision::Kind::write_write:

@@ -125,6 +125,15 @@ void Scoreboard::wait(unsigned vm, unsigned lgkm) {
   if (lgkm == 0) complete_unordered(kLgkm);
 }
 
+int Scoreboard::wait_for(uint32_t stamp) const {
+  for (const InOrder* queue : {&vector_, &lds_}) {
+    for (unsigned k = 0; k < queue->size(); ++k) {
+      if ((*queue)[k].stamp == stamp) return static_cast<int>(queue->size() - k - 1);
+    }
+  }
+  return -1;
+}
+
 uint32_t Scoreboard::oldest_write(uint32_t kinds_that_write) const {
   uint32_t oldest = UINT32_MAX;
   for (const InOrder* queue : {&vector_, &lds_}) {

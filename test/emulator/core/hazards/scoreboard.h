@@ -56,6 +56,8 @@ class Scoreboard {
 
   // Stamps up to these are known to be complete: of the ds instructions, of the LDS DMA.
   uint32_t done_lds = 0, done_dma = 0;
+  // The vmcnt or lgkmcnt that proves the LDS access of this stamp complete; -1 if it is not outstanding.
+  int wait_for(uint32_t stamp) const;
   // The oldest LDS write or LDS DMA that is not; UINT32_MAX if there is none.
   uint32_t oldest_write(uint32_t kinds_that_write) const;
 

@@ -166,6 +166,7 @@ Usage usage_of(const Parsed& p, const exec::Inst& in) {
     u.wait_vm = static_cast<uint8_t>((bits & 15) | (bits >> 14 & 3) << 4);
     u.wait_lgkm = static_cast<uint8_t>(bits >> 8 & 15);
   }
+  if (p.base == "buffer_wbl2") u.memory = Memory::store;  // counted by vmcnt
   if (p.base == "s_nop") u.wait_states = static_cast<uint8_t>((p.words[0] & 15) + 1);
 
   const size_t results = static_cast<size_t>(results_of(p, u));
