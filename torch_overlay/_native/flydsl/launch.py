@@ -65,7 +65,7 @@ class FlyDSLKernel:
             launcher = self._make_launcher()
             try:
                 flyc.compile(launcher, *example_args)
-            except Exception as error:
+            except Exception as error:  # whatever FlyDSL raises when its linker is missing; anything else goes on
                 reason = linker_missing_reason()
                 if reason is None:
                     raise
