@@ -1,8 +1,10 @@
 // A C interface to the core for tests: load a code object, register memory, launch, read counts. Errors are texts.
 #include <cstring>
 #include <memory>
+#include <set>
 #include <string>
 
+#include "decode/decoder.h"
 #include "decode/disassembler.h"
 #include "exec/builder.h"
 #include "exec/mfma.h"
@@ -151,4 +153,58 @@ GFX950_EXPORT int gfx950_decode(void* object, const char* kernel) {
         return 0;
       },
       -1);
+}
+
+// What the core makes of one instruction: "base mnemonic, class, branch target or -1, text, refusal or nothing",
+// separated by tabs. Returns the instruction's size in bytes; 0 if the bytes are none, or with gfx950_last_error().
+GFX950_EXPORT size_t gfx950_examine(const uint8_t* code, size_t size, size_t at, char* out, size_t out_size) {
+  return guarded(
+      [&]() -> size_t {
+        static const char* const classes[gfx950::exec::kKlasses] = {"salu", "valu", "mfma",   "lds",
+                                                                    "vmem", "smem", "branch", "other"};
+        const gfx950::decode::Examined e = gfx950::decode::examine(code, size, at);
+        const std::string line = e.base + '\t' + classes[static_cast<int>(e.klass)] + '\t' +
+                                 std::to_string(e.is_branch ? e.target : -1) + '\t' + e.text + '\t' + e.refusal;
+        std::strncpy(out, line.c_str(), out_size - 1);
+        out[out_size - 1] = 0;
+        return e.size;
+      },
+      size_t{0});
+}
+
+// The mnemonics that the families register, one per line, without the matrix instructions. Returns the bytes needed.
+GFX950_EXPORT size_t gfx950_registered(char* out, size_t out_size) {
+  std::set<std::string> sorted;
+  for (const auto& [name, entry] : gfx950::exec::registry()) sorted.insert(name);
+  std::string text;
+  for (const std::string& name : sorted) text += name + '\n';
+  if (text.size() < out_size) std::memcpy(out, text.c_str(), text.size() + 1);
+  return text.size() + 1;
+}
+
+// numbers (10): bytes of arguments, LDS, scratch a lane; vector, accumulation, scalar registers; spilled vector and
+// scalar registers; largest workgroup; argument dwords preloaded. code: where its instructions begin. Returns their
+// bytes, 0 with gfx950_last_error().
+GFX950_EXPORT size_t gfx950_kernel_details(void* object, const char* kernel, uint32_t* numbers, const uint8_t** code) {
+  return guarded(
+      [&]() -> size_t {
+        const gfx950::Kernel* found = static_cast<Object*>(object)->code->find(kernel);
+        if (found == nullptr)
+          throw gfx950::Error(gfx950::ErrorKind::invalid_launch, std::string("no kernel '") + kernel + "'");
+        const gfx950::KernelInfo& k = found->info;
+        const uint32_t values[] = {k.kernarg_size,
+                                   k.group_segment_size,
+                                   k.private_segment_size,
+                                   k.vgpr_count,
+                                   k.agpr_count,
+                                   k.sgpr_count,
+                                   k.vgpr_spill_count,
+                                   k.sgpr_spill_count,
+                                   k.max_flat_workgroup_size,
+                                   found->descriptor.preload_length};
+        std::memcpy(numbers, values, sizeof values);
+        *code = found->code;
+        return found->code_size;
+      },
+      size_t{0});
 }

@@ -6,7 +6,8 @@ from typing import Any
 
 
 def launches() -> dict[str, dict[str, Any]]:
-    """By kernel name: launches, modelled nanoseconds, wave instructions, MFMA, bytes loaded and stored (all summed)."""
+    """By kernel name, all summed: launches, modelled nanoseconds, workgroups, waves, wave instructions and those of each
+    class (salu, valu, mfma, lds, vmem, smem, branch, other), bytes loaded and stored, reads of uninitialised LDS."""
     from gfx950_emulator import hip
 
     return hip.launch_statistics()

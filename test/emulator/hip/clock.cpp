@@ -21,7 +21,25 @@ constexpr double kPicosecondsPerNanosecond = 1000.0;
 struct KernelStatistics {
   uint64_t launches = 0;
   double nanoseconds = 0;
-  uint64_t wave_instructions = 0, mfma = 0, bytes_loaded = 0, bytes_stored = 0;
+  LaunchCounts counts;
+};
+
+// What gfx950_launch_statistics() reports, by its key.
+constexpr std::pair<const char*, uint64_t LaunchCounts::*> kCounts[] = {
+    {"workgroups", &LaunchCounts::workgroups},
+    {"waves", &LaunchCounts::waves},
+    {"wave_instructions", &LaunchCounts::wave_instructions},
+    {"salu", &LaunchCounts::salu},
+    {"valu", &LaunchCounts::valu},
+    {"mfma", &LaunchCounts::mfma},
+    {"lds", &LaunchCounts::lds},
+    {"vmem", &LaunchCounts::vmem},
+    {"smem", &LaunchCounts::smem},
+    {"branch", &LaunchCounts::branch},
+    {"other", &LaunchCounts::other},
+    {"bytes_loaded", &LaunchCounts::bytes_loaded},
+    {"bytes_stored", &LaunchCounts::bytes_stored},
+    {"uninitialised_lds_reads", &LaunchCounts::uninitialised_lds_reads},
 };
 
 std::mutex mutex;
@@ -64,10 +82,7 @@ void count_launch(const std::string& kernel_name, const LaunchResult& result) {
   KernelStatistics& entry = statistics[kernel_name];
   ++entry.launches;
   entry.nanoseconds += result.nanoseconds;
-  entry.wave_instructions += result.counts.wave_instructions;
-  entry.mfma += result.counts.mfma;
-  entry.bytes_loaded += result.counts.bytes_loaded;
-  entry.bytes_stored += result.counts.bytes_stored;
+  for (const auto& [name, count] : kCounts) entry.counts.*count += result.counts.*count;
 }
 
 double copy_nanoseconds(size_t bytes, Link link) {
@@ -106,15 +121,14 @@ size_t gfx950_launch_statistics(char* buffer, size_t size) {
     for (const auto& [name, entry] : statistics) {
       if (text.size() > 1) text += ", ";
       append_json_string(&text, name);
-      char fields[320];
-      std::snprintf(fields, sizeof(fields),
-                    ": {\"launches\": %llu, \"nanoseconds\": %.17g, \"wave_instructions\": %llu, \"mfma\": %llu, "
-                    "\"bytes_loaded\": %llu, \"bytes_stored\": %llu}",
-                    static_cast<unsigned long long>(entry.launches), entry.nanoseconds,
-                    static_cast<unsigned long long>(entry.wave_instructions),
-                    static_cast<unsigned long long>(entry.mfma), static_cast<unsigned long long>(entry.bytes_loaded),
-                    static_cast<unsigned long long>(entry.bytes_stored));
+      char fields[96];
+      std::snprintf(fields, sizeof(fields), ": {\"launches\": %llu, \"nanoseconds\": %.17g",
+                    static_cast<unsigned long long>(entry.launches), entry.nanoseconds);
       text += fields;
+      for (const auto& [count, field] : kCounts) {
+        text += std::string(", \"") + count + "\": " + std::to_string(entry.counts.*field);
+      }
+      text += "}";
     }
   }
   text += "}";

@@ -14,8 +14,8 @@ uint64_t gfx950_clock_now_ps();  // the same, exact: for differences
 void gfx950_clock_advance_ns(double nanoseconds);
 
 // Launches that finished without an error, by kernel name. `gfx950_launch_statistics` writes a JSON object
-// {name: {"launches", "nanoseconds", "wave_instructions", "mfma", "bytes_loaded", "bytes_stored"}} and returns the
-// bytes it needs with the final NUL; a smaller `size` gets nothing.
+// {name: {"launches", "nanoseconds", and the fields of LaunchCounts}} and returns the bytes it needs with the final
+// NUL; a smaller `size` gets nothing.
 uint64_t gfx950_launch_count(const char* kernel_name);
 size_t gfx950_launch_statistics(char* buffer, size_t size);
 void gfx950_reset_launch_statistics();

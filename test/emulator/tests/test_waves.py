@@ -7,7 +7,7 @@ import pytest
 from assemble import KernelText
 from core_library import CoreError, Program
 
-SCHEDULES = ("run_to_barrier", "round_robin")
+SCHEDULES = ("run_to_barrier", "round_robin", "random:7")
 
 STORE = """v_lshlrev_b32_e32 v10, 2, v9
 s_load_dwordx2 s[20:21], s[0:1], 0x0

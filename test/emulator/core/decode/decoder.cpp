@@ -22,6 +22,11 @@ std::string hex(uint64_t value) {
   return text;
 }
 
+bool is_relative_branch(const Parsed& parsed, const exec::Inst& inst) {
+  return inst.klass == exec::Klass::branch && parsed.base.compare(0, 2, "s_") == 0 &&
+         parsed.base.find("pc") == std::string::npos;
+}
+
 class Decoder {
  public:
   Decoder(const std::string& name, const uint8_t* code, uint64_t size) : name_(name), code_(code), size_(size) {}
@@ -38,9 +43,7 @@ class Decoder {
       while (found_.count(at) == 0) {
         const Parsed parsed = read(at);
         exec::Inst inst = build(builder, parsed, at);
-        const bool is_branch = inst.klass == exec::Klass::branch;
-        const bool relative =
-            is_branch && parsed.base.compare(0, 2, "s_") == 0 && parsed.base.find("pc") == std::string::npos;
+        const bool relative = is_relative_branch(parsed, inst);
         if (relative) {
           inst.offset += static_cast<int32_t>(at);  // bytes from the start; an index in the end
           todo.push_back(static_cast<uint64_t>(inst.offset));
@@ -53,6 +56,18 @@ class Decoder {
     }
     finish(*program, entry);
     return program;
+  }
+
+  // Throws std::invalid_argument that says what is not modelled.
+  static exec::Inst build(exec::Builder& builder, const Parsed& parsed) {
+    exec::Inst inst;
+    if (exec::build_matrix(builder, parsed, inst)) return inst;
+    const exec::Registry& table = exec::registry();
+    auto entry = table.find(parsed.base);
+    if (entry == table.end()) exec::Builder::refuse("this instruction is not modelled");
+    entry->second.build(builder, parsed, entry->second, inst);
+    if (inst.fn == nullptr) exec::Builder::refuse("this form is not modelled");
+    return inst;
   }
 
  private:
@@ -86,15 +101,8 @@ class Decoder {
   }
 
   exec::Inst build(exec::Builder& builder, const Parsed& parsed, uint64_t at) const {
-    exec::Inst inst;
     try {
-      if (exec::build_matrix(builder, parsed, inst)) return inst;
-      const exec::Registry& table = exec::registry();
-      auto entry = table.find(parsed.base);
-      if (entry == table.end()) exec::Builder::refuse("this instruction is not modelled");
-      entry->second.build(builder, parsed, entry->second, inst);
-      if (inst.fn == nullptr) exec::Builder::refuse("this form is not modelled");
-      return inst;
+      return build(builder, parsed);
     } catch (const std::invalid_argument& error) {
       refuse(at, parsed.text, error.what());
     }
@@ -138,6 +146,32 @@ class Decoder {
 };
 
 }  // namespace
+
+Examined examine(const uint8_t* code, uint64_t size, uint64_t at) {
+  Examined out;
+  const uint64_t left = std::min<uint64_t>(size - at, 20);
+  out.size = static_cast<uint32_t>(disassemble(code + at, left, at, out.text));
+  if (out.size == 0) {
+    out.refusal = "no instruction";
+    return out;
+  }
+  try {
+    Parsed parsed = parse(out.text);
+    std::memcpy(parsed.words, code + at, left);
+    parsed.size = out.size;
+    out.text = parsed.text;
+    out.base = parsed.base;
+    exec::Program program;
+    exec::Builder builder(program);
+    const exec::Inst inst = Decoder::build(builder, parsed);
+    out.klass = inst.klass;
+    out.is_branch = is_relative_branch(parsed, inst);
+    out.target = static_cast<int64_t>(at) + inst.offset;
+  } catch (const std::invalid_argument& error) {
+    out.refusal = error.what();
+  }
+  return out;
+}
 
 std::unique_ptr<exec::Program> decode_kernel(const std::string& name, const uint8_t* code, uint64_t size,
                                              uint64_t entry) {

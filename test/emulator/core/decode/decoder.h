@@ -14,4 +14,16 @@ namespace gfx950::decode {
 std::unique_ptr<exec::Program> decode_kernel(const std::string& name, const uint8_t* code, uint64_t size,
                                              uint64_t entry);
 
+// One instruction by itself, for listings. Nothing is thrown: `refusal` says why it cannot be executed.
+struct Examined {
+  uint32_t size = 0;  // bytes; 0: no instruction
+  std::string text;
+  std::string base;  // the mnemonic without its encoding suffix
+  exec::Klass klass = exec::Klass::other;
+  bool is_branch = false;  // to `target`, bytes from `code`
+  int64_t target = 0;
+  std::string refusal;
+};
+Examined examine(const uint8_t* code, uint64_t size, uint64_t at);
+
 }  // namespace gfx950::decode

@@ -1,6 +1,8 @@
+#include <cctype>
 #include <cerrno>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "gfx950/gfx950.h"
 
@@ -19,6 +21,35 @@ bool read(const char* name, std::string& value) {
   return true;
 }
 
+bool parse_number(const std::string& text, int base, uint64_t& number) {
+  if (text.empty() || !std::isxdigit(static_cast<unsigned char>(text[0]))) return false;
+  char* end = nullptr;
+  errno = 0;
+  number = std::strtoull(text.c_str(), &end, base);
+  return *end == 0 && errno == 0;
+}
+
+// "kernel[:workgroup]", or with a breakpoint "kernel:pc[:workgroup]".
+Watch parse_watch(const char* name, const std::string& value, bool breakpoint) {
+  const char* expected = breakpoint ? "KERNEL:PC or KERNEL:PC:WORKGROUP (part of a kernel's name, hexadecimal, decimal)"
+                                    : "KERNEL or KERNEL:WORKGROUP (part of a kernel's name, decimal)";
+  std::vector<std::string> parts(1);
+  for (char c : value) {
+    if (c == ':') {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  const size_t least = breakpoint ? 2 : 1;
+  if (parts[0].empty() || parts.size() < least || parts.size() > least + 1) bad(name, value, expected);
+  Watch watch;
+  watch.kernel = parts[0];
+  if (breakpoint && !parse_number(parts[1], 16, watch.pc)) bad(name, value, expected);
+  if (parts.size() > least && !parse_number(parts[least], 10, watch.workgroup)) bad(name, value, expected);
+  return watch;
+}
+
 }  // namespace
 
 RunOptions RunOptions::from_environment() {
@@ -29,8 +60,10 @@ RunOptions RunOptions::from_environment() {
       options.schedule = Schedule::run_to_barrier;
     } else if (value == "round_robin") {
       options.schedule = Schedule::round_robin;
+    } else if (value.compare(0, 7, "random:") == 0 && parse_number(value.substr(7), 10, options.seed)) {
+      options.schedule = Schedule::random;
     } else {
-      bad("GFX950_SCHEDULE", value, "run_to_barrier or round_robin");
+      bad("GFX950_SCHEDULE", value, "run_to_barrier, round_robin or random:SEED");
     }
   }
   if (read("GFX950_CHECK", value)) {
@@ -53,6 +86,9 @@ RunOptions RunOptions::from_environment() {
     if (*end != 0 || !(seconds > 0)) bad("GFX950_TIMEOUT", value, "seconds above 0");
     options.timeout_seconds = seconds;
   }
+  if (read("GFX950_TRACE", value)) options.trace = parse_watch("GFX950_TRACE", value, false);
+  if (read("GFX950_BREAK", value)) options.break_at = parse_watch("GFX950_BREAK", value, true);
+  read("GFX950_TRACE_FILE", options.trace_file);
   return options;
 }
 

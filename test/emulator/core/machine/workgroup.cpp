@@ -48,6 +48,7 @@ Workgroup::Workgroup(const LaunchState& state) : state_(state) {
   scratch_.reset(static_cast<uint8_t*>(aligned(size_t{info.private_segment_size} * exec::kLanes * waves_count_)));
   waves_.reset(static_cast<Wave*>(aligned(sizeof(Wave) * waves_count_)));
   totals_.hits.resize(state.program->code.size());
+  Tracer::validate(state.options, *state.program, state.launch.grid);
   if (state.options.check) {
     checker_ = std::make_unique<hazards::Checker>(*state.program, waves_count_, state.lds_size,
                                                   state.options.check_uninitialised);
@@ -126,7 +127,7 @@ void Workgroup::finish_wave(const Wave& w) {
   }
 }
 
-template <bool Check>
+template <bool Check, bool Trace>
 uint64_t Workgroup::step_loop(Wave& w, uint64_t budget) {
   const exec::Inst* code = state_.program->code.data();
   uint64_t* hits = totals_.hits.data();
@@ -135,8 +136,10 @@ uint64_t Workgroup::step_loop(Wave& w, uint64_t budget) {
     --left;
     const uint32_t pc = w.pc++;
     ++hits[pc];
+    if constexpr (Trace) tracer_->before(w, pc);
     if constexpr (Check) checker_->before(w, pc);
     code[pc].fn(w, code[pc]);
+    if constexpr (Trace) tracer_->after(w);
     if (w.status != Status::running) break;
   }
   return budget - left;
@@ -144,7 +147,12 @@ uint64_t Workgroup::step_loop(Wave& w, uint64_t budget) {
 
 uint64_t Workgroup::step(Wave& w, uint64_t budget) {
   exec::saturate_small_floats = w.saturate;
-  const uint64_t done = checker_ ? step_loop<true>(w, budget) : step_loop<false>(w, budget);
+  uint64_t done;
+  if (tracer_) {
+    done = checker_ ? step_loop<true, true>(w, budget) : step_loop<false, true>(w, budget);
+  } else {
+    done = checker_ ? step_loop<true, false>(w, budget) : step_loop<false, false>(w, budget);
+  }
   w.steps += done;
   return done;
 }
@@ -215,15 +223,52 @@ void Workgroup::round_robin() {
   } while (release_barrier());
 }
 
+// Time slices of random waves and random lengths. Depends on the seed and the workgroup alone, not on host threads.
+void Workgroup::random_order(uint64_t index) {
+  constexpr uint64_t kLongest = 64;  // instructions of one slice: several LDS accesses, seldom a whole phase
+  uint64_t state = state_.options.seed * 0x9E3779B97F4A7C15u + index;
+  auto next = [&state] {  // splitmix64
+    uint64_t z = state += 0x9E3779B97F4A7C15u;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
+  };
+  uint64_t since_check = 0;
+  std::vector<Wave*> running;
+  do {
+    for (;;) {
+      running.clear();
+      for (uint32_t k = 0; k < waves_count_; ++k) {
+        if (waves_.get()[k].status == Status::running) running.push_back(waves_.get() + k);
+      }
+      if (running.empty()) break;
+      Wave& w = *running[next() % running.size()];
+      since_check += step(w, 1 + next() % kLongest);
+      if (w.status == Status::yielded) w.status = Status::running;
+      if (since_check >= kSlice) {
+        check_deadline();
+        since_check = 0;
+      }
+    }
+  } while (release_barrier());
+}
+
 void Workgroup::run(uint64_t index) {
   std::memset(lds_.get(), 0xA5, state_.lds_size);
   for (uint32_t k = 0; k < waves_count_; ++k) start_wave(k, index);
   if (checker_) checker_->start();
+  if (Tracer::wants(state_.options, *state_.program, index)) {
+    tracer_ =
+        std::make_unique<Tracer>(state_.options, *state_.program, index, vgprs_, agprs_, waves_.get(), waves_count_);
+  }
   if (state_.options.schedule == Schedule::round_robin) {
     round_robin();
+  } else if (state_.options.schedule == Schedule::random) {
+    random_order(index);
   } else {
     run_to_barrier();
   }
+  tracer_.reset();
   for (uint32_t k = 0; k < waves_count_; ++k) finish_wave(waves_.get()[k]);
   if (checker_) totals_.uninitialised_lds_reads = checker_->uninitialised_reads();
 }

@@ -11,6 +11,7 @@
 #include "../hazards/checker.h"
 #include "gfx950/gfx950.h"
 #include "kernel.h"
+#include "tracer.h"
 
 namespace gfx950 {
 
@@ -44,10 +45,11 @@ class Workgroup {
   void finish_wave(const exec::Wave& wave);
   // Runs until the wave stops, yields or has used up `budget`. Returns the instructions executed.
   uint64_t step(exec::Wave& wave, uint64_t budget);
-  template <bool Check>
+  template <bool Check, bool Trace>
   uint64_t step_loop(exec::Wave& wave, uint64_t budget);
   void run_to_barrier();
   void round_robin();
+  void random_order(uint64_t index);
   bool release_barrier();
   void check_deadline();
 
@@ -66,6 +68,7 @@ class Workgroup {
   Buffer<uint8_t> scratch_;
   Buffer<exec::Wave> waves_;
   std::unique_ptr<hazards::Checker> checker_;  // with RunOptions::check
+  std::unique_ptr<Tracer> tracer_;             // while a workgroup runs that is watched
   WorkerTotals totals_;
 };
 

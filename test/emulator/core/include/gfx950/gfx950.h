@@ -90,16 +90,27 @@ struct Dim3 {
   uint32_t x = 1, y = 1, z = 1;
 };
 
-enum class Schedule { run_to_barrier, round_robin };  // order in which the waves of a workgroup run
+enum class Schedule { run_to_barrier, round_robin, random };  // order in which the waves of a workgroup run
+
+// Which workgroup of which kernels to look at: machine/tracer.h.
+struct Watch {
+  std::string kernel;  // part of its name
+  uint64_t workgroup = 0;
+  uint64_t pc = 0;  // bytes from the kernel's first instruction; a breakpoint's
+};
 
 struct RunOptions {
   Schedule schedule = Schedule::run_to_barrier;
+  uint64_t seed = 0;                 // of Schedule::random: the same seed gives the same order
   bool check = false;                // hazard checker: hazards/README.md
   bool check_uninitialised = false;  // with check: a read of LDS that nobody wrote is an error, not just counted
   unsigned threads = 0;              // host threads that run workgroups; 0: one per core
   double timeout_seconds = 300;      // of host time
-  // From GFX950_SCHEDULE, GFX950_CHECK, GFX950_THREADS, GFX950_TIMEOUT; throws Error(invalid_launch) that names a bad
-  // value.
+  std::optional<Watch> trace;        // every instruction that this workgroup executes, as text
+  std::optional<Watch> break_at;     // its registers when a wave first gets there
+  std::string trace_file;            // where both are appended; empty: standard error
+  // From GFX950_SCHEDULE, GFX950_CHECK, GFX950_THREADS, GFX950_TIMEOUT, GFX950_TRACE, GFX950_TRACE_FILE, GFX950_BREAK;
+  // throws Error(invalid_launch) that names a bad value.
   static RunOptions from_environment();
 };
 
