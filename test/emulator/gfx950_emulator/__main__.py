@@ -1,7 +1,12 @@
-"""``python -m gfx950_emulator script.py [arguments]``, ``-m module`` or ``-c code``: run it on the emulated gfx950."""
+"""``python -m gfx950_emulator script.py [arguments]``, ``-m module`` or ``-c code``: run it on the emulated gfx950.
+
+``coverage`` and ``disasm`` in place of a script are tools that look at instructions without running them.
+"""
 
 from __future__ import annotations
 
+import importlib
+import os
 import runpy
 import sys
 from pathlib import Path
@@ -11,13 +16,29 @@ from gfx950_emulator.errors import EmulatorError
 USAGE = """usage: python -m gfx950_emulator script.py [arguments]
        python -m gfx950_emulator -m module [arguments]
        python -m gfx950_emulator -c code [arguments]
-Runs Python code with an emulated AMD Instinct MI355X (gfx950) as torch's device "cuda"."""
+       python -m gfx950_emulator coverage [--json]
+       python -m gfx950_emulator disasm FILE.hsaco [--kernel NAME] [--counts]
+Runs Python code with an emulated AMD Instinct MI355X (gfx950) as torch's device "cuda"; coverage lists every gfx950
+instruction and whether it is modelled, disasm a code object's instructions."""
+
+TOOLS = ("coverage", "disasm")
 
 
 def main(argv: list[str]) -> int:
     if not argv or argv[0] in ("-h", "--help"):
         print(USAGE)
         return 0 if argv else 2
+    if argv[0] in TOOLS:
+        try:
+            status: int = importlib.import_module(f"gfx950_emulator.{argv[0]}").main(argv[1:])
+            sys.stdout.flush()
+        except EmulatorError as error:
+            print(f"gfx950 emulator: {error}", file=sys.stderr)
+            return 1
+        except BrokenPipeError:  # the reader, `head` for example, has enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        return status
     from gfx950_emulator.activation import activate
 
     try:

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def launches() -> dict[str, dict[str, Any]]:
-    """By kernel name, all summed: launches, modelled nanoseconds, workgroups, waves, wave instructions and those of each
+    """By kernel name, all summed: launches, modelled nanoseconds, workgroups, waves, wave instructions, those of each
     class (salu, valu, mfma, lds, vmem, smem, branch, other), bytes loaded and stored, reads of uninitialised LDS."""
     from gfx950_emulator import hip
 

@@ -155,6 +155,8 @@ Examined examine(const uint8_t* code, uint64_t size, uint64_t at) {
     out.refusal = "no instruction";
     return out;
   }
+  std::replace(out.text.begin(), out.text.end(), '\t', ' ');  // the parser may not get as far as to do it
+  out.text.erase(0, out.text.find_first_not_of(' '));
   try {
     Parsed parsed = parse(out.text);
     std::memcpy(parsed.words, code + at, left);
