@@ -74,6 +74,20 @@ class TestTriton(TestCase):
         self.assertTrue(out[1000:].isnan().all().item())
         self.assertEqual(times_launched("add_kernel") - before, 1)
 
+    def test_counts_by_class(self):
+        x = torch.randn(1024, device="cuda")
+        out = torch.empty_like(x)
+        gfx950_emulator.reset_launches()
+        for _ in range(3):
+            add_kernel[(4,)](x, x, out, 1024, block=256, num_warps=2)
+        (counts,) = (entry for name, entry in gfx950_emulator.launches().items() if name == "add_kernel")
+        classes = ("salu", "valu", "mfma", "lds", "vmem", "smem", "branch", "other")
+        self.assertEqual(sum(counts[name] for name in classes), counts["wave_instructions"])
+        self.assertEqual((counts["launches"], counts["workgroups"], counts["waves"]), (3, 12, 24))
+        self.assertEqual(counts["mfma"], 0)
+        self.assertGreaterEqual(counts["vmem"], 3 * 24)  # two loads and a store of each wave
+        self.assertEqual(counts["bytes_stored"], 3 * 4096)
+
     @parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
     def test_product(self, dtype):
         a, b = torch.randn(64, 256, dtype=dtype), torch.randn(256, 64, dtype=dtype)
