@@ -179,7 +179,7 @@ def test_unknown_instructions_are_refused_at_decode(line: str, message: str) -> 
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("GFX950_SCHEDULE", "random", "run_to_barrier or round_robin"),
+        ("GFX950_SCHEDULE", "random", "run_to_barrier, round_robin or random:SEED"),
         ("GFX950_CHECK", "yes", "0 or 1"),
         ("GFX950_THREADS", "-1", "0 .*to 1024"),
         ("GFX950_TIMEOUT", "soon", "seconds above 0"),
