@@ -22,7 +22,7 @@ from pathlib import Path
 import torch
 from rich.console import Console
 from rich.table import Table
-from torch._native.flydsl import target
+from torch._inductor.kernel.flydsl import gemm_config
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from bench.autotune import DTYPES, Candidate, Outcome, run_product
@@ -55,7 +55,10 @@ def candidate_table(candidates: list[Candidate], unit: str) -> Table:
 
 def describe_numbers(outcome: Outcome) -> str:
     verdict = "every element is within its bound" if outcome.within_bound else "[bold red]OUTSIDE ITS BOUND[/]"
-    return f"largest error against float64 {outcome.max_error:.3g}, bound there {outcome.max_bound:.3g}: {verdict}"
+    return (
+        f"error against float64, where it is largest against its bound: {outcome.max_error:.3g} of a value of "
+        f"{outcome.value_there:.4g}, bound {outcome.max_bound:.3g}: {verdict}"
+    )
 
 
 def describe_launches(outcome: Outcome) -> str:
@@ -66,71 +69,85 @@ def describe_launches(outcome: Outcome) -> str:
 
 def print_versions(console: Console, device: str, unit: str) -> None:
     base, _, series = torch.__version__.partition("flydsl")
-    console.print(
-        f"torch {base.rstrip('.+')}, series {series or 'none: this is not the patched wheel'}, {device} ({unit})"
-    )
+    console.print(f"torch {base.rstrip('.+')}, series {series or 'none: this is not the patched wheel'}")
     console.print(f"flydsl {version_of('flydsl')}, triton {version_of('triton')}, Python {sys.version.split()[0]}")
+    console.print(f"{device}, times are {unit}")
 
 
-def problems(outcomes: list[Outcome], unavailable: str | None) -> list[str]:
-    """What makes this run a failure; empty for a good one."""
+def problems(outcomes: list[Outcome], why_not: str | None) -> list[str]:
+    """What makes this run a failure; empty for a good one. `why_not`: why FLYDSL cannot take this product."""
     found = [f"{outcome.backends}: a number is outside its bound" for outcome in outcomes if not outcome.within_bound]
-    if unavailable is None:
-        ran = [c for c in outcomes[0].candidates if c.backend == "FLYDSL" and c.microseconds is not None]
-        if not ran:
-            found.append("FLYDSL is available, but none of its candidates ran: TORCH_LOGS=native_dsl says why")
+    tuned = outcomes[0].candidates
+    if why_not is None and tuned:
+        if not any(c.backend == "FLYDSL" and c.microseconds is not None for c in tuned):
+            found.append("FLYDSL can take this product, but none of its candidates ran: TORCH_LOGS=native_dsl says why")
         if outcomes[-1].flydsl_launches == 0:
             found.append("FLYDSL was the only backend, but its kernel was not launched")
     return found
+
+
+def print_outcome(console: Console, outcome: Outcome, unit: str) -> None:
+    if not outcome.candidates:
+        console.print(
+            "no candidates: Inductor autotunes no product with one row or column, it writes a reduction instead"
+        )
+    else:
+        console.print(candidate_table(outcome.candidates, unit))
+        console.print(f"winner: {outcome.candidates[0].backend} {outcome.candidates[0].configuration}")
+        if outcome.benchmarked:
+            console.print(f"choice: candidates were compiled and timed in this process, {outcome.seconds:.1f} s")
+        else:
+            console.print(f"choice: reused from Inductor's autotune cache, nothing was timed, {outcome.seconds:.1f} s")
+    console.print(describe_numbers(outcome))
+    console.print(describe_launches(outcome))
+
+
+def size(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is not a size: at least 1")
+    return value
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description="Compile a @ b.T on gfx950 and show which backend's kernel was chosen."
     )
-    parser.add_argument("--m", type=int, default=512)
-    parser.add_argument("--n", type=int, default=1024)
-    parser.add_argument("--k", type=int, default=2048)
+    parser.add_argument("--m", type=size, default=512)
+    parser.add_argument("--n", type=size, default=1024)
+    parser.add_argument("--k", type=size, default=2048)
     parser.add_argument("--dtype", choices=DTYPES, default="bf16")
     parser.add_argument("--json", type=Path, help="also write what was found to this file")
     args = parser.parse_args(argv)
-    console = Console(highlight=False, soft_wrap=True)
+    # A table that is folded to 80 columns in a log file is hard to read.
+    console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 120)
     if not torch.cuda.is_available():
         console.print("no device: on a machine without a gfx950 run `python -m gfx950_emulator test/demo.py`")
         return 2
 
     unit = "modelled" if "gfx950_emulator" in sys.modules else "hardware"
     print_versions(console, torch.cuda.get_device_name(), unit)
-    a, b = reference.normal_inputs(args.m, args.n, args.k, DTYPES[args.dtype])
-    a, b = a.cuda(), b.cuda()
     console.print(f"\na @ b.T, {args.dtype}, M={args.m} N={args.n} K={args.k}, backends {ALL_BACKENDS}")
-    unavailable = target.unavailable_reason()
-    if unavailable is not None:
-        console.print(f"FLYDSL is unavailable: {unavailable}", style="yellow")
+    problem = gemm_config.GemmProblem(
+        m=args.m, n=args.n, k=args.k, dtype=args.dtype, lda=args.k, ldb=args.k, ldc=args.n
+    )
+    why_not = gemm_config.unavailable_reason() or gemm_config.unsupported_reason(problem)
+    if why_not is not None:
+        console.print(f"FLYDSL cannot take it: {why_not}", style="yellow")
 
-    outcome = run_product(console, ALL_BACKENDS, a, b)
-    outcomes = [outcome]
-    console.print(candidate_table(outcome.candidates, unit))
-    if outcome.candidates:
-        winner = outcome.candidates[0]
-        console.print(f"winner: {winner.backend} {winner.configuration}")
-    if outcome.benchmarked:
-        console.print(f"choice: candidates were compiled and timed in this process, {outcome.seconds:.1f} s")
-    else:
-        console.print(f"choice: reused from Inductor's autotune cache, nothing was timed, {outcome.seconds:.1f} s")
-    console.print(describe_numbers(outcome))
-    console.print(describe_launches(outcome))
+    a, b = (t.cuda() for t in reference.normal_inputs(args.m, args.n, args.k, DTYPES[args.dtype]))
+    outcomes = [run_product(console, ALL_BACKENDS, a, b)]
+    print_outcome(console, outcomes[0], unit)
+    rule = gemm_config.default_config(problem) if why_not is None and outcomes[0].candidates else None
+    if rule is not None:
+        outcomes.append(run_product(console, "FLYDSL", a, b))
+        console.print(f"\nFLYDSL as the only backend, {rule.name} by rule")
+        console.print(describe_numbers(outcomes[1]))
+        console.print(describe_launches(outcomes[1]))
 
-    if unavailable is None:
-        alone = run_product(console, "FLYDSL", a, b)
-        outcomes.append(alone)
-        console.print("\nFLYDSL as the only backend, its configuration chosen by rule")
-        console.print(describe_numbers(alone))
-        console.print(describe_launches(alone))
-
-    found = problems(outcomes, unavailable)
-    for problem in found:
-        console.print(f"problem: {problem}", style="bold red")
+    found = problems(outcomes, why_not)
+    for text in found:
+        console.print(f"problem: {text}", style="bold red")
     if args.json is not None:
         args.json.write_text(
             json.dumps({"unit": unit, "outcomes": [asdict(o) for o in outcomes], "problems": found}, indent=1)

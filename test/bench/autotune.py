@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 import threading
 import time
@@ -22,6 +23,7 @@ from reference import mm as reference
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 HEARTBEAT_SECONDS = 10.0
+_SHORT = {"waves_per_eu": "waves/eu", "GROUP_M": "group_m", "matrix_instr_nonkdim": "mfma"}
 
 
 @dataclass(frozen=True)
@@ -40,8 +42,9 @@ class Outcome:
     backends: str
     candidates: list[Candidate]  # fastest first; empty where there was a single choice, which is not timed
     benchmarked: bool  # False: the times came from Inductor's autotune cache
-    max_error: float  # largest |value - float64 value|
+    max_error: float  # |value - float64 value| where it is largest against its bound
     max_bound: float  # the bound of that element
+    value_there: float  # the float64 value of that element
     within_bound: bool  # every element within its own bound
     flydsl_launches: int | None  # of the compiled product, timing not counted; None where launches are not counted
     seconds: float
@@ -56,6 +59,8 @@ def candidate_of(choice: Any, milliseconds: float) -> Candidate:
         # Inductor writes (M, K, N); ours and AMD's tools write M x N x K.
         tile_m, tile_k, tile_n = str(facts["tile_shape"]).strip("()").split(", ")
         configuration = f"{tile_m}x{tile_n}x{tile_k} stages={facts['num_stages']} warps={facts['num_warps']}"
+        options = re.findall(r"(waves_per_eu|GROUP_M|matrix_instr_nonkdim)=(\w+)", choice.description)
+        configuration += "".join(f" {_SHORT[name]}={value}" for name, value in options)
         backend = "TRITON"
     else:
         configuration = str(facts.get("config", choice.name))
@@ -131,6 +136,7 @@ def run_product(console: Console, backends: str, a: torch.Tensor, b: torch.Tenso
         benchmarked=counters["inductor"]["select_algorithm_autotune"] > 0,
         max_error=float(error.flatten()[worst]),
         max_bound=float(bound.flatten()[worst]),
+        value_there=float(expected.flatten()[worst]),
         within_bound=bool((error <= bound).all()),
         flydsl_launches=None if before is None or after is None else after - before,
         seconds=time.monotonic() - started,

@@ -213,6 +213,17 @@ class TestFlyDSLChoice(ChoiceTestCase):
         self.assertLessEqual(reference.excess(product, 2 * a, b), 1.0)
         self.assertEqual(other, (2 * a).view(1, 4, M // 4, K) + 1)
 
+    def test_an_input_that_would_rather_be_column_major(self) -> None:
+        """Left to itself, Inductor stores the intermediate as its input is strided, which the kernel cannot read."""
+
+        def fn(a_t: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+            return (2 * a_t.t()) @ b.T
+
+        a, b = self.inputs()
+        with config.patch(max_autotune_gemm_backends="FLYDSL", flydsl_enable_autotuning=False):
+            product = torch.compile(fn)(a.t().contiguous(), b)
+        self.assertLessEqual(reference.excess(product, 2 * a, b), 1.0)
+
     def test_two_problems_share_one_module(self) -> None:
         """M and N are run-time values, so equal configurations are compiled once."""
 
