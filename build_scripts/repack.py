@@ -114,7 +114,7 @@ def repack(base: Path, out: Path, pins: Pins, *, patches: Path = PATCHES, overla
     record_name = f"{wheel.dist_info}/RECORD"
 
     def final(name: str) -> str:
-        prefix = f"torch-{wheel.version_text}."  # the .dist-info folder, and .data where there is one
+        prefix = f"torch-{wheel.name_version}."  # the .dist-info folder, and .data where there is one
         return f"torch-{version}.{name.removeprefix(prefix)}" if name.startswith(prefix) else name
 
     target = out / wheel_file_name(wheel, version)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 from build_scripts.errors import BuildError
 from build_scripts.pins import Pins
@@ -24,8 +24,11 @@ _VERSION_LINE = re.compile(rb"^__version__ = '([^']+)'$", re.MULTILINE)
 class Wheel:
     path: Path
     version: Version
-    # The version as the wheel spells it, with its local part.
+    # The version as torch/version.py spells it, with its local part.
     version_text: str
+    # The version in the file name, the dist-info folder and METADATA. Wheels published on the package index leave the
+    # local part out there: torch/version.py says 2.13.0+cu130 where the name says 2.13.0.
+    name_version: str
     # "cp311-cp311-manylinux_2_28_x86_64", as in the file name.
     tags: str
     dist_info: str
@@ -56,13 +59,16 @@ def version_problems(path: Path, archive: zipfile.ZipFile) -> list[str]:
     if len(folders) != 1:
         return [f"{path.name}: expected one dist-info folder, found {sorted(folders)}"]
     folder = folders.pop()
+    # torch/version.py alone may add a local part.
     for member, read in ((f"{folder}/METADATA", _metadata_version), ("torch/version.py", version_of_module)):
         try:
             found[member] = read(archive.read(member)) or "(no version)"
         except KeyError:
             found[member] = "(missing)"
-    if len(set(found.values())) == 1:
+    in_module = found.pop("torch/version.py")
+    if len(set(found.values())) == 1 and in_name in (in_module, in_module.partition("+")[0]):
         return []
+    found["torch/version.py"] = in_module
     return [f"{path.name}: versions differ: " + ", ".join(f"{where} {value}" for where, value in found.items())]
 
 
@@ -75,7 +81,7 @@ def inspect(path: Path) -> Wheel:
     if not path.is_file():
         raise BuildError(f"there is no wheel {path}")
     try:
-        name, version, _, _ = parse_wheel_filename(path.name)
+        name, _, _, _ = parse_wheel_filename(path.name)
     except InvalidWheelFilename as error:
         raise BuildError(f"{path.name} is not a wheel's file name: {error}") from error
     if name != "torch":
@@ -84,12 +90,21 @@ def inspect(path: Path) -> Wheel:
         with zipfile.ZipFile(path) as archive:
             problems = version_problems(path, archive)
             names = tuple(archive.namelist())
+            if problems:
+                raise BuildError("; ".join(problems))
+            version_text = version_of_module(archive.read("torch/version.py"))
     except zipfile.BadZipFile as error:
-        raise BuildError(f"{path} is damaged ({error}): delete it and fetch it again") from error
-    if problems:
-        raise BuildError("; ".join(problems))
-    _, version_text, tags = path.name.removesuffix(".whl").split("-", 2)
-    return Wheel(path, version, version_text, tags, f"torch-{version_text}.dist-info", names)
+        raise BuildError(
+            f"{path} is damaged ({error}): delete it and fetch it again; "
+            "`.venv/bin/python -m build_scripts.fetch` does so where it lies in build/cache/"
+        ) from error
+    try:
+        full_version = Version(str(version_text))
+    except InvalidVersion as error:
+        raise BuildError(f"{path.name}: torch/version.py has an impossible version: {error}") from error
+    _, name_version, tags = path.name.removesuffix(".whl").split("-", 2)
+    info = f"torch-{name_version}.dist-info"
+    return Wheel(path, full_version, str(version_text), name_version, tags, info, names)
 
 
 def require_pinned_base(wheel: Wheel, pins: Pins) -> None:

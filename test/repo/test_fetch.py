@@ -46,6 +46,11 @@ def test_the_environment_names_a_wheel(tmp_path: Path, monkeypatch: pytest.Monke
         ({"more": {"torch/_inductor/codegen/flydsl/__init__.py": ""}}, "already holds torch/_inductor/codegen/flydsl"),
         ({"tags": "cp312-cp312-manylinux_2_28_x86_64"}, "is for cp312, but this project is pinned to cp311"),
         ({"module_version": BASE}, "versions differ"),
+        ({"version": BASE, "module_version": "2.12.1+cu130"}, "versions differ"),
+        ({"version": BASE, "module_version": f"{BASE}.post1"}, "versions differ"),
+        ({"version": BASE, "module_version": f"{BASE}+cpu.flydsl1"}, "is already patched"),
+        ({"version": BASE, "module_version": f"{BASE}+a b"}, "has an impossible version"),
+        ({"version": "2.14.1", "module_version": "2.14.1+cu130"}, f"the series is pinned to {BASE}"),
         ({"metadata_version": BASE}, "versions differ"),
     ],
 )
@@ -66,7 +71,7 @@ def test_a_wheel_of_something_else(tmp_path: Path) -> None:
 def test_a_damaged_wheel(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path)
     wheel.write_bytes(wheel.read_bytes()[:-40])
-    with pytest.raises(BuildError, match=r"is damaged .*: delete it and fetch it again"):
+    with pytest.raises(BuildError, match=r"is damaged .*: delete it and fetch it again; .*-m build_scripts\.fetch"):
         fetch.fetch(str(wheel), None, PINS)
 
 

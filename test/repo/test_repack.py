@@ -57,6 +57,22 @@ def test_versions_agree(base: str, version: str, tmp_path: Path) -> None:
     assert problems_of(path) == []
 
 
+def test_the_local_version_that_only_torch_knows(tmp_path: Path) -> None:
+    """As published on the package index: 2.13.0 by its name and METADATA, 2.13.0+cu130 by torch/version.py."""
+    base = make_wheel(tmp_path, BASE, module_version=f"{BASE}+cu130")
+    result = make_patched(base, tmp_path / "out")
+    version = f"{BASE}+cu130.flydsl{PINS.series}"
+    assert result.version == version
+    assert result.path.name == f"torch-{version}-cp311-cp311-manylinux_2_28_x86_64.whl"
+    with zipfile.ZipFile(result.path) as archive:
+        assert {name.split("/")[0] for name in archive.namelist()} == {"torch", f"torch-{version}.dist-info"}
+        assert f"\nVersion: {version}\n" in archive.read(f"torch-{version}.dist-info/METADATA").decode()
+        assert archive.read("torch/version.py").decode().startswith(f"__version__ = '{version}'\n")
+        told = json.loads(archive.read(f"torch-{version}.dist-info/flydsl_provenance.json"))
+    assert told["base"]["version"] == f"{BASE}+cu130"
+    assert problems_of(result.path) == []
+
+
 def test_contents(tmp_path: Path) -> None:
     base = make_wheel(tmp_path)
     path = make_patched(base, tmp_path / "out").path
