@@ -25,12 +25,7 @@ SURVEY = Path(__file__).parent / "surveyed_instructions.csv"
 # yet" is what compilers could come to emit; the rest is for purposes that compute kernels here do not have.
 REFUSED = (
     (r"v_smfmac_.*", "not modelled yet: sparse matrix instructions"),
-    (
-        r"v_cvt_scalef32_(2xpk16|pk32|sr_pk32)_.*",
-        "not modelled yet: conversions of 6-bit formats (matrix operands are)",
-    ),
-    (r"v_cvt_scalef32_sr_.*|v_cvt_sr_(bf16|f16)_f32", "not modelled yet: stochastic rounding but that to fp8 and bf8"),
-    (r"v_cvt_scalef32_f16_(fp8|bf8)", "not modelled yet: a scaled conversion of one byte; the packed ones are"),
+    (r"v_cvt_sr_(bf16|f16)_f32", "not modelled yet: stochastic rounding to 16 bits"),
     (r"ds_read_(b64_tr_b4|b96_tr_b6)", "not modelled yet: transposing LDS reads of 4-bit and 6-bit elements"),
     (
         r"(global_load_lds_(sbyte|ubyte|sshort|ushort))|scratch_load_lds_\w+",

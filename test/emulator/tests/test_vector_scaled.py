@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from core_library import Program
 from lane_math import join_floats
+from scaled_formats import decoded, encoded, next_random, wide_values
 from vector_case import VectorCase as Case
 
 U16, U32, U64, F16, F32, F64 = np.uint16, np.uint32, np.uint64, np.float16, np.float32, np.float64
@@ -137,6 +138,103 @@ for name, half in (("f16", np.dtype(F16)), ("bf16", BF16)):
         needs=("old",),
         values={0: pairs, 1: _FINITE_SCALES},
     )
+
+# ---- one byte to f16, into either half -------------------------------------------------------------------
+
+for name, kind in (("fp8", FP8), ("bf8", BF8)):
+    for byte, half in ((0, 0), (1, 1), (2, 1), (3, 0)):
+        op_sel = f" op_sel:[{byte & 1},{byte >> 1},{half}]" if byte or half else ""
+
+        def into_half(
+            word: np.ndarray, scale: np.ndarray, old: np.ndarray, call: tuple[Any, int, int] = (kind, byte, half)
+        ) -> np.ndarray:
+            value = elements(call[0], 8, word, 8 * call[1], 1)[0] * scale_of(scale)
+            code = LEVEL["f16"](value.astype(F32).astype(F16)).view(U16).astype(U32)
+            return (old & ~U32(0xFFFF << 16 * call[2])) | code << U32(16 * call[2])
+
+        def level_half(word: np.ndarray, half: int = half) -> np.ndarray:
+            code = LEVEL["f16"]((word >> U32(16 * half)).astype(U16)).astype(U32)
+            return (word & ~U32(0xFFFF << 16 * half)) | code << U32(16 * half)
+
+        add(
+            f"v_cvt_scalef32_f16_{name} {{d}}, {{0}}, {{1}}{op_sel}",
+            "b32 f32",
+            "b32",
+            into_half,
+            needs=("old",),
+            values={1: _SCALES},
+            canonical=level_half,
+        )
+
+# ---- stochastic with a scale: the CDNA4 pseudocode's order of elements and random words ------------------
+
+_SPREAD = [int(code) for code in np.random.default_rng(14).integers(0x2F800000, 0x47C00000, 400)]
+_SPREAD += [code | 0x80000000 for code in _SPREAD[:200]]
+_SPREAD += [0, 0x80000000, 0x7F800000, 0xFF800000, 0x00800000, 0x0D800000]
+_RANDOM = [0, 1, 0x80000000, 0x7FFFFFFF, 0xFFFFFFFF, 0x00000FFF, 0x40000000]
+_RANDOM += [int(word) for word in np.random.default_rng(15).integers(0, 1 << 32, 300)]
+
+
+def halves(name: str) -> list[int]:
+    """Halves near the numbers of _SPREAD."""
+    return [int(code) for code in wide_values(name, np.array(_SPREAD, U32).view(F32).astype(F64))]
+
+
+for name in ("fp8", "bf8"):
+    for wide in ("f32", "f16", "bf16"):
+        for byte in range(4):
+            op_sel = f" op_sel:[0,0,{byte & 1},{byte >> 1}]" if byte else ""
+
+            def sr_one(
+                bits: np.ndarray,
+                random: np.ndarray,
+                scale: np.ndarray,
+                old: np.ndarray,
+                call: tuple[str, str, int] = (name, wide, byte),
+            ) -> np.ndarray:
+                value = decoded(call[1], bits.view(U32) if call[1] == "f32" else bits) / scale_of(scale)
+                return placed(encoded(call[0], value, random), old, call[2])
+
+            add(
+                f"v_cvt_scalef32_sr_{name}_{wide} {{d}}, {{0}}, {{1}}, {{2}}{op_sel}",
+                "b32 u32 f32",
+                "b32",
+                sr_one,
+                needs=("old",),
+                values={0: _SPREAD if wide == "f32" else halves(wide), 1: _RANDOM, 2: _FINITE_SCALES},
+            )
+_PAIRS = {
+    "f32": [low | _SPREAD[-1 - index] << 32 for index, low in enumerate(_SPREAD)],
+    **{
+        wide: [low | halves(wide)[-1 - index] << 16 for index, low in enumerate(halves(wide))]
+        for wide in ("f16", "bf16")
+    },
+}
+for wide, width in (("f32", 32), ("f16", 16), ("bf16", 16)):
+    for byte in range(4):
+        op_sel = f" op_sel:[0,0,{byte & 1},{byte >> 1}]" if byte else ""
+
+        def sr_pair(
+            pair: np.ndarray,
+            random: np.ndarray,
+            scale: np.ndarray,
+            old: np.ndarray,
+            call: tuple[str, int, int] = (wide, width, byte),
+        ) -> np.ndarray:
+            mask = (1 << call[1]) - 1
+            low, high = (pair.astype(U64) >> U64(call[1] * place) & U64(mask) for place in (0, 1))
+            first = encoded("fp4", decoded(call[0], low.astype(U32)) / scale_of(scale), random)
+            second = encoded("fp4", decoded(call[0], high.astype(U32)) / scale_of(scale), next_random(random))
+            return placed(first | second << U32(4), old, call[2])
+
+        add(
+            f"v_cvt_scalef32_sr_pk_fp4_{wide} {{d}}, {{0}}, {{1}}, {{2}}{op_sel}",
+            "b64 u32 f32" if wide == "f32" else "b32 u32 f32",
+            "b32",
+            sr_pair,
+            needs=("old",),
+            values={0: _PAIRS[wide], 1: _RANDOM, 2: _FINITE_SCALES},
+        )
 
 # ---- stochastic rounding: the random bits are added below the last kept place, the rest is cut off --------
 
