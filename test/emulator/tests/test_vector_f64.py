@@ -81,6 +81,7 @@ add("v_frexp_exp_i32_f64_e32 {d}, {0}", "f64", "i32", lambda a: np.where(np.isfi
 add("v_frexp_exp_i32_f32_e32 {d}, {0}", "f32", "i32", lambda a: np.where(np.isfinite(a), np.frexp(a)[1], 0).astype(I32))
 
 # ---- division, as LLVM expands it ------------------------------------------------------------------------
+# s_nop: v_div_fmas reads VCC, which needs four wait states behind the v_div_scale that writes it.
 
 DIVISION = """v_div_scale_f64 v[20:21], s[24:25], {1}, {1}, {0}
 v_rcp_f64_e32 v[22:23], v[20:21]
@@ -91,6 +92,7 @@ v_fma_f64 v[22:23], v[22:23], v[24:25], v[22:23]
 v_div_scale_f64 v[26:27], vcc, {0}, {1}, {0}
 v_mul_f64 v[28:29], v[26:27], v[22:23]
 v_fma_f64 v[24:25], -v[20:21], v[28:29], v[26:27]
+s_nop 1
 v_div_fmas_f64 v[24:25], v[24:25], v[22:23], v[28:29]
 v_div_fixup_f64 {d}, v[24:25], {1}, {0}"""
 _CLOSE = near_one(400)
