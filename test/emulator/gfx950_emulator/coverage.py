@@ -26,7 +26,6 @@ SURVEY = Path(__file__).parent / "surveyed_instructions.csv"
 REFUSED = (
     (r"v_smfmac_.*", "not modelled yet: sparse matrix instructions"),
     (r"v_cvt_sr_(bf16|f16)_f32", "not modelled yet: stochastic rounding to 16 bits"),
-    (r"ds_read_(b64_tr_b4|b96_tr_b6)", "not modelled yet: transposing LDS reads of 4-bit and 6-bit elements"),
     (
         r"(global_load_lds_(sbyte|ubyte|sshort|ushort))|scratch_load_lds_\w+",
         "not modelled yet: LDS DMA of bytes and halves, or from scratch",

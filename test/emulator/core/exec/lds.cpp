@@ -175,6 +175,41 @@ void ds_read_tr(Wave& w, const Inst& in) {
   w.counts.lds_bytes += 8 * kLanes;
 }
 
+// The same with 16 elements of four or six bits a lane, a row each: lane q gets element q of all 16 rows.
+template <int Bits>
+void ds_read_tr_small(Wave& w, const Inst& in) {
+  constexpr u32 kWords = 16 * Bits / 32, kMask = (1u << Bits) - 1;
+  if (!w.exec_full) fail_unsupported(w, in, "a transposing LDS read with lanes off in EXEC");
+  const u32* address = w.v[in.src[0].reg];
+  const u32 offset = static_cast<u32>(in.offset);
+  check_range(w, in, address, offset, 4 * kWords);
+  u8 element[kLanes][16];
+  for (int i = 0; i < kLanes; ++i) {
+    const u32 at = address[i] + offset;
+    if (Bits == 6 && at % 16 != 0) {
+      fail_unsupported(w, in,
+                       "a transposing LDS read of six-bit elements at address " + std::to_string(at) + " (lane " +
+                           std::to_string(i) + "), which is no multiple of 16: it is not known what hardware does");
+    }
+    u32 x[kWords + 1] = {};
+    std::memcpy(x, w.lds + at, 4 * kWords);
+    for (u32 k = 0; k < 16; ++k) {
+      const u64 pair = x[Bits * k / 32] | static_cast<u64>(x[Bits * k / 32 + 1]) << 32;
+      element[i][k] = static_cast<u8>(pair >> (Bits * k % 32) & kMask);
+    }
+  }
+  alignas(64) u32 out[kWords + 1][kLanes] = {};
+  for (int i = 0; i < kLanes; ++i) {
+    for (u32 k = 0; k < 16; ++k) {
+      const u64 code = static_cast<u64>(element[(i & ~15) + static_cast<int>(k)][i & 15]) << (Bits * k % 32);
+      out[Bits * k / 32][i] |= static_cast<u32>(code);
+      out[Bits * k / 32 + 1][i] |= static_cast<u32>(code >> 32);
+    }
+  }
+  write_rows(w, w.v[in.dst], out[0], kWords);
+  w.counts.lds_bytes += 4 * kWords * kLanes;
+}
+
 // ---- lane exchange
 // ----------------------------------------------------------------------------------------------------
 
@@ -366,6 +401,8 @@ void register_lds(Registry& r) {
   r["ds_write2st64_b64"] = ds(ds_write2<2>, Ty::none, {Ty::b32, Ty::b64, Ty::b64}, 8 * 64);
   r["ds_read_b64_tr_b16"] = ds(ds_read_tr<16>, Ty::b64, {Ty::b32});
   r["ds_read_b64_tr_b8"] = ds(ds_read_tr<8>, Ty::b64, {Ty::b32});
+  r["ds_read_b64_tr_b4"] = ds(ds_read_tr_small<4>, Ty::b64, {Ty::b32});
+  r["ds_read_b96_tr_b6"] = ds(ds_read_tr_small<6>, Ty::b96, {Ty::b32});
   r["ds_bpermute_b32"] = ds(ds_bpermute, Ty::b32, {Ty::b32, Ty::b32});
   r["ds_permute_b32"] = ds(ds_permute, Ty::b32, {Ty::b32, Ty::b32});
   r["ds_swizzle_b32"] = ds(ds_swizzle, Ty::b32, {Ty::b32});
