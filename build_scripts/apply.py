@@ -10,6 +10,7 @@ hunk fails, nothing is written.
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,11 +19,12 @@ from pathlib import Path
 if not __package__:  # run as a file
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from unidiff.patch import Hunk
+from unidiff.patch import Hunk, Line
 
 from build_scripts.errors import BuildError, run_main
 from build_scripts.layout import PATCHES
-from build_scripts.series import Patch, read_series
+from build_scripts.plain_path import path_problem
+from build_scripts.series import Patch, read_series, require_sound
 
 # Reads a file of the base by its path in the wheel ("torch/..."); None if there is no such file.
 Reader = Callable[[str], bytes | None]
@@ -62,6 +64,18 @@ def _find(lines: Sequence[str], wanted: Sequence[str], guess: int, allowed: rang
     return None
 
 
+def _columns(want: str, found: str) -> tuple[str, str]:
+    """Both lines as the table shows them: a difference that a plain print hides is spelled out and moved into view."""
+    plain = [text.rstrip("\n").expandtabs() for text in (want, found)]
+    if want == found or plain[0][:_COLUMN].rstrip() != plain[1][:_COLUMN].rstrip():
+        return plain[0][:_COLUMN], plain[1][:_COLUMN]
+    # White space at the end, a carriage return, no newline at the end of the file, or a place beyond the column.
+    left, right = repr(want), repr(found)
+    first = next((i for i, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(len(left), len(right)))
+    start = max(0, first - _COLUMN // 2) if max(len(left), len(right)) > _COLUMN else 0
+    return left[start : start + _COLUMN], right[start : start + _COLUMN]
+
+
 def _failure(
     patch: str, path: str, number: int, wanted: Sequence[str], lines: Sequence[str], guess: int, fuzz: int
 ) -> str:
@@ -77,7 +91,7 @@ def _failure(
     for index, want in enumerate(wanted):
         found = lines[place + index] if place + index < len(lines) else "<end of file>\n"
         mark = " " if found == want else "!"
-        left, right = (text.rstrip("\n").expandtabs()[:_COLUMN] for text in (want, found))
+        left, right = _columns(want, found)
         rows.append(f"  {place + index + 1:>6} {mark} {left:<{_COLUMN}} | {right}".rstrip())
     heading = f"  {'line':>6}   {'expected':<{_COLUMN}} | found"
     return (
@@ -89,7 +103,7 @@ def _failure(
 
 def apply_hunks(patch: str, path: str, text: str, hunks: Sequence[Hunk], fuzz: int) -> tuple[str, list[HunkReport]]:
     """Apply one file's hunks in order. Raises BuildError with both sides of the first hunk that does not fit."""
-    lines = text.splitlines(keepends=True)
+    lines = list(io.StringIO(text))  # lines end in \n alone, as in the diff: a form feed is part of a line
     reports = []
     shift = 0  # lines added so far, and how far the last hunk was off
     done = 0  # the line after the last hunk; hunks are in order
@@ -128,6 +142,7 @@ def apply_hunks(patch: str, path: str, text: str, hunks: Sequence[Hunk], fuzz: i
 
 def apply_series(patches: Sequence[Patch], read: Reader, fuzz: int = 0) -> tuple[dict[str, bytes], list[HunkReport]]:
     """The new contents of every file that the series touches; the base itself is left alone."""
+    require_sound(patches)
     changed: dict[str, bytes] = {}
     reports: list[HunkReport] = []
     for patch in patches:
@@ -139,10 +154,40 @@ def apply_series(patches: Sequence[Patch], read: Reader, fuzz: int = 0) -> tuple
                 raise BuildError(
                     f"patches/{patch.name}: the base has no {file.path}; a new file belongs in torch_overlay/"
                 )
-            text, hunk_reports = apply_hunks(patch.name, file.path, content.decode("utf-8"), list(file), fuzz)
+            try:
+                before = content.decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise BuildError(f"patches/{patch.name}: {file.path} of the base is not UTF-8: {error}") from error
+            text, hunk_reports = apply_hunks(patch.name, file.path, before, list(file), fuzz)
             changed[file.path] = text.encode("utf-8")
             reports += hunk_reports
     return changed, reports
+
+
+def _reversed_hunk(hunk: Hunk) -> Hunk:
+    """The hunk that takes this one back."""
+    back = Hunk(hunk.target_start, hunk.target_length, hunk.source_start, hunk.source_length)
+    for line in hunk:
+        back.append(Line(line.value, {"+": "-", "-": "+"}.get(line.line_type, line.line_type)))
+    return back
+
+
+def unapplied_problems(patches: Sequence[Patch], read: Reader) -> list[str]:
+    """What keeps the series from being taken back, the last patch first: files that do not hold its result."""
+    contents: dict[str, bytes | None] = {}
+    found = []
+    for patch in reversed(patches):
+        for file in reversed(patch.files):
+            content = contents.get(file.path) or read(file.path)
+            try:
+                if content is None:
+                    raise BuildError("missing")
+                hunks = [_reversed_hunk(hunk) for hunk in file]
+                text, _ = apply_hunks(patch.name, file.path, content.decode("utf-8"), hunks, 0)
+                contents[file.path] = text.encode("utf-8")
+            except (BuildError, UnicodeDecodeError):
+                found.append(f"{file.path} does not hold what patches/{patch.name} puts there")
+    return found
 
 
 def directory_reader(root: Path) -> Reader:
@@ -154,7 +199,13 @@ def directory_reader(root: Path) -> Reader:
 
 
 def write_files(root: Path, files: dict[str, bytes]) -> None:
-    """Put the files in place only once every one of them has been written beside its target."""
+    """Put the files in place only once every one of them has been written beside its target.
+
+    A path that leads out of `root` is refused, and nothing is written.
+    """
+    for path in files:
+        if problem := path_problem(path):
+            raise BuildError(f"{path} {problem}; expected a path below {root}, nothing was written")
     staged = []
     try:
         for path, content in files.items():

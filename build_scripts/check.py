@@ -5,7 +5,8 @@
 series  headers, trailers, file names and diffs of patches/, and the overlay's own form; needs no base
 bases   the series and the overlay against the touched files of the pinned base and of the other releases in pins.toml,
         the `Drop-when` conditions, and that the patches equal their re-export
-wheel   every RECORD line, the agreement of versions, the provenance (default: the newest wheel in dist/)
+wheel   every RECORD line, the agreement of versions, the provenance, and that the overlay's and the patched files are
+        what it says; every member, where the base is at hand (default: the newest wheel in dist/)
 
 Without a word, series and bases, and wheel if there is one. Another release that cannot be downloaded is skipped with
 the reason; with CI=true that is an error, since nothing else would notice that the series stopped applying to it.
@@ -15,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import json
 import os
 import sys
 import tempfile
@@ -29,18 +29,17 @@ if not __package__:  # run as a file
 
 from packaging.version import Version
 
-from build_scripts import record
 from build_scripts.apply import HunkReport, Reader, apply_series
 from build_scripts.checkout import make_repository
 from build_scripts.errors import BuildError, run_main
 from build_scripts.export import differences, export_patches
 from build_scripts.fetch import add_arguments, fetch, pip_download
+from build_scripts.finished import base_of, wheel_problems
 from build_scripts.lay import overlay_problems, read_overlay
-from build_scripts.layout import CACHE, DIST, OVERLAY, PATCHES
+from build_scripts.layout import CACHE, DIST, PATCHES
 from build_scripts.pins import Pins, read_pins
-from build_scripts.repack import source_provenance
 from build_scripts.series import DropCondition, Patch, read_series, series_problems, touched_paths
-from build_scripts.wheels import PROVENANCE, UPSTREAM_INTEGRATION, inspect, is_patched, version_problems
+from build_scripts.wheels import UPSTREAM_INTEGRATION
 from build_scripts.zipcopy import ZipCopier
 
 STAGES = ("series", "bases", "wheel")
@@ -139,39 +138,6 @@ def reexport_problems(base: Base, patches: Sequence[Patch], folder: Path = PATCH
         return differences(export_patches(Path(temporary)), folder)
 
 
-def wheel_problems(path: Path, pins: Pins, *, patches: Path = PATCHES, overlay: Path = OVERLAY) -> list[str]:
-    """Everything wrong with a finished wheel."""
-    with zipfile.ZipFile(path) as archive:
-        found = version_problems(path, archive)
-        if found:
-            return found
-        wheel = inspect(path)
-        found += [f"{path.name}: {problem}" for problem in record.problems(archive, f"{wheel.dist_info}/RECORD")]
-        member = f"{wheel.dist_info}/{PROVENANCE}"
-        if not is_patched(wheel.version, ()) or member not in wheel.names:
-            return [*found, f"{path.name}: not a patched wheel: no {PROVENANCE}, or no flydsl in its local version"]
-        told = json.loads(archive.read(member))
-        text = archive.read(f"{wheel.dist_info}/WHEEL").decode()
-    tags = [line.removeprefix("Tag: ") for line in text.splitlines() if line.startswith("Tag: ")]
-    if "-".join(".".join(sorted(set(column))) for column in zip(*(tag.split("-") for tag in tags), strict=True)) != (
-        "-".join(".".join(sorted(column.split("."))) for column in wheel.tags.split("-"))
-    ):
-        found.append(f"{path.name}: the WHEEL file has the tags {tags}")
-    expected = {"format": 1, "project_version": pins.project_version, **source_provenance(patches, overlay)}
-    for key, value in expected.items():
-        if told.get(key) != value:
-            found.append(f"{path.name}: {PROVENANCE} differs from this repository in {key!r}: build the wheel again")
-    base = told.get("base", {})
-    if wheel.version_text not in (
-        f"{base.get('version')}.{pins.local_suffix}",
-        f"{base.get('version')}+{pins.local_suffix}",
-    ):
-        found.append(
-            f"{path.name}: {PROVENANCE} names the base {base.get('version')}, which does not give this version"
-        )
-    return found
-
-
 def newest_wheel(folder: Path = DIST) -> Path | None:
     wheels = sorted(folder.glob("torch-*.whl"), key=lambda path: path.stat().st_mtime)
     return wheels[-1] if wheels else None
@@ -214,9 +180,11 @@ def check_bases(base: str | None, index: str | None, pins: Pins) -> list[str]:
 
 
 def check_wheel(path: Path, pins: Pins) -> list[str]:
-    problems = wheel_problems(path, pins)
+    base = base_of(path)
+    problems = wheel_problems(path, pins, base=base)
     if not problems:
-        print(f"wheel: {path.name}: RECORD, versions and provenance agree")
+        how = f"made again from {base.name}" if base else "its base is not at hand: the rest of it by RECORD alone"
+        print(f"wheel: {path.name}: RECORD, versions, provenance, overlay and patched files agree; {how}")
     return problems
 
 

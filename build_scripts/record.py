@@ -7,9 +7,14 @@ import csv
 import hashlib
 import io
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 from typing import IO, NamedTuple
+
+from build_scripts.errors import BuildError
+from build_scripts.wheels import name_problems, read_member
 
 _BLOCK = 1 << 20
 
@@ -24,6 +29,15 @@ def parse(text: str) -> list[Line]:
     return [
         Line(*row) if len(row) == 3 else Line(row[0], "malformed", "") for row in csv.reader(io.StringIO(text)) if row
     ]
+
+
+def read(archive: zipfile.ZipFile, record: str) -> list[Line]:
+    """The lines of the wheel's member `record`. Raises BuildError where there is none, or it is no RECORD."""
+    try:
+        return parse(read_member(archive, record).decode("utf-8"))
+    except (UnicodeDecodeError, csv.Error) as error:
+        shown = Path(archive.filename or "the wheel").name
+        raise BuildError(f"{shown}: {record} cannot be read ({error}); fetch or build the wheel again") from error
 
 
 def render(lines: Iterable[Line]) -> str:
@@ -51,12 +65,12 @@ def _line_of_stream(path: str, stream: IO[bytes]) -> Line:
 
 def problems(archive: zipfile.ZipFile, record: str) -> list[str]:
     """Every line of `record` that is not true, and every member that it does not list. Reads the whole wheel."""
-    lines = parse(archive.read(record).decode("utf-8"))
+    lines = read(archive, record)
     listed = Counter(line.path for line in lines)
     found = [f"{record} lists {path} {count} times" for path, count in listed.items() if count > 1]
-    members = Counter(info.filename for info in archive.infolist() if not info.is_dir())
-    found += [f"the wheel holds {name} {count} times" for name, count in members.items() if count > 1]
-    found += [f"{record} does not list {name}" for name in members if name not in listed]
+    members = {info.filename for info in archive.infolist() if not info.is_dir()}
+    found += name_problems(archive.namelist())
+    found += [f"{record} does not list {name}" for name in sorted(members - set(listed))]
     for line in lines:
         if line.path not in members:
             found.append(f"{record} lists {line.path}, which the wheel does not hold")
@@ -67,7 +81,7 @@ def problems(archive: zipfile.ZipFile, record: str) -> list[str]:
             try:
                 with archive.open(line.path) as stream:
                     actual = _line_of_stream(line.path, stream)
-            except zipfile.BadZipFile as error:
+            except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
                 found.append(f"{line.path} cannot be read: {error}")
                 continue
             if actual != line:

@@ -4,12 +4,14 @@
 
 Python files change, compiled ones are copied as they are. The wheel gets a local version of its own (2.13.0+cpu becomes
 2.13.0+cpu.flydsl1, 2.13.0 becomes 2.13.0+flydsl1), and file name, METADATA, dist-info folder and torch/version.py agree
-on it. The same inputs give the same bytes. `flydsl_provenance.json` in the dist-info folder says what it was made from.
+on it. The same inputs give the same bytes. `flydsl_provenance.json` in the dist-info folder says what it was made from,
+with a hash of every patched file.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import re
 import sys
@@ -30,7 +32,14 @@ from build_scripts.lay import check_overlay, overlay_sha256, read_overlay
 from build_scripts.layout import DIST, OVERLAY, PATCHES
 from build_scripts.pins import Pins, read_pins
 from build_scripts.series import read_series, series_sha256
-from build_scripts.wheels import PROVENANCE, Wheel, inspect, replace_version_line, require_pinned_base
+from build_scripts.wheels import (
+    PROVENANCE,
+    Wheel,
+    inspect,
+    read_member,
+    replace_version_line,
+    require_pinned_base,
+)
 from build_scripts.zipcopy import ZipCopier
 
 _METADATA_VERSION = re.compile(rb"^Version: .*$", re.MULTILINE)
@@ -54,13 +63,20 @@ def wheel_file_name(wheel: Wheel, version: str) -> str:
     return f"torch-{version}-{wheel.tags}.whl"
 
 
-def provenance(wheel: Wheel, pins: Pins, patches: Path, overlay: Path) -> dict[str, object]:
-    """What a patched wheel was made from; `check` recomputes it."""
+def final_name(wheel: Wheel, version: str, name: str) -> str:
+    """A member's name in the patched wheel: the .dist-info folder, and .data where there is one, carry the version."""
+    prefix = f"torch-{wheel.name_version}."
+    return f"torch-{version}.{name.removeprefix(prefix)}" if name.startswith(prefix) else name
+
+
+def provenance(wheel: Wheel, pins: Pins, patches: Path, overlay: Path, patched: dict[str, bytes]) -> dict[str, object]:
+    """What a patched wheel was made from, and the hashes of its patched files; `check` computes it again."""
     return {
         "format": 1,
         "project_version": pins.project_version,
         "base": {"file": wheel.path.name, "version": wheel.version_text, "sha256": file_sha256(wheel.path)},
         **source_provenance(patches, overlay),
+        "patched": {path: hashlib.sha256(content).hexdigest() for path, content in patched.items()},
     }
 
 
@@ -83,25 +99,26 @@ def new_metadata(content: bytes, version: str) -> bytes:
     return header + separator + rest
 
 
-def _new_contents(
+def new_contents(
     wheel: Wheel, archive: zipfile.ZipFile, version: str, pins: Pins, patches: Path, overlay: Path
 ) -> tuple[dict[str, bytes], list[HunkReport], int]:
     """New content by the member's name in the base, or by its final name where the base has no such member."""
     names = set(wheel.names)
 
     def read(path: str) -> bytes | None:
-        return archive.read(path) if path in names else None
+        return read_member(archive, path) if path in names else None
 
-    contents, hunks = apply_series(read_series(patches), read)
+    patched, hunks = apply_series(read_series(patches), read)
+    contents = dict(patched)
     if _VERSION_MODULE in contents:
         raise BuildError(f"the series touches {_VERSION_MODULE}, which repacking rewrites")
     files = read_overlay(overlay)
     check_overlay(files, names)
     contents |= files
-    contents[_VERSION_MODULE] = replace_version_line(archive.read(_VERSION_MODULE), wheel.version_text, version)
+    contents[_VERSION_MODULE] = replace_version_line(read_member(archive, _VERSION_MODULE), wheel.version_text, version)
     metadata = f"{wheel.dist_info}/METADATA"
-    contents[metadata] = new_metadata(archive.read(metadata), version)
-    text = json.dumps(provenance(wheel, pins, patches, overlay), indent=1, sort_keys=True) + "\n"
+    contents[metadata] = new_metadata(read_member(archive, metadata), version)
+    text = json.dumps(provenance(wheel, pins, patches, overlay, patched), indent=1, sort_keys=True) + "\n"
     contents[f"{wheel.dist_info}/{PROVENANCE}"] = text.encode()
     return contents, hunks, len(files)
 
@@ -114,25 +131,27 @@ def repack(base: Path, out: Path, pins: Pins, *, patches: Path = PATCHES, overla
     record_name = f"{wheel.dist_info}/RECORD"
 
     def final(name: str) -> str:
-        prefix = f"torch-{wheel.name_version}."  # the .dist-info folder, and .data where there is one
-        return f"torch-{version}.{name.removeprefix(prefix)}" if name.startswith(prefix) else name
+        return final_name(wheel, version, name)
 
     target = out / wheel_file_name(wheel, version)
     temporary = out / (target.name + ".partial")
     with base.open("rb") as stream, zipfile.ZipFile(stream) as archive:
-        contents, hunks, overlay_files = _new_contents(wheel, archive, version, pins, patches, overlay)
+        contents, hunks, overlay_files = new_contents(wheel, archive, version, pins, patches, overlay)
         unchanged = {
             line.path: line
-            for line in record.parse(archive.read(record_name).decode("utf-8"))
+            for line in record.read(archive, record_name)
             if line.path not in contents and line.path != record_name
         }
         known = {*unchanged, *contents, record_name}
         missing = [name for name in wheel.names if not name.endswith("/") and name not in known]
-        if missing or record_name not in wheel.names:
+        if missing:
             raise BuildError(f"{base.name}: RECORD does not list {', '.join(missing[:3])}: the wheel is damaged")
         template = archive.getinfo(f"{wheel.dist_info}/METADATA")
         lines = []
-        out.mkdir(parents=True, exist_ok=True)
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise BuildError(f"--out {out} is or lies under a file: name a folder for the wheel") from error
         try:
             with ZipCopier(archive, stream, temporary) as copier:
                 for info in archive.infolist():

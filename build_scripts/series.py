@@ -6,6 +6,7 @@ import email
 import email.policy
 import re
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from unidiff.patch import PatchedFile, PatchSet
 from build_scripts.digest import named_sha256
 from build_scripts.errors import BuildError
 from build_scripts.layout import PATCHES
+from build_scripts.plain_path import path_problem
 
 ZERO_COMMIT_LINE = "From " + "0" * 40 + " Mon Sep 17 00:00:00 2001"
 TRAILERS = ("Why-a-patch", "Forwarded", "Drop-when")
@@ -91,6 +93,12 @@ def _split_trailers(body: str) -> tuple[str, tuple[tuple[str, str], ...]]:
 
 def parse_patch(name: str, text: str) -> Patch:
     """Read one file made by `export`. Raises BuildError where it cannot be read at all."""
+    if "\r" in text:
+        line = text[: text.index("\r")].count("\n") + 1
+        raise BuildError(
+            f"patches/{name} has a carriage return (CRLF line end?) in line {line}, and a patch is read byte for byte: "
+            "export it again where git does not convert line ends"
+        )
     head, separator, diff = text.partition("\ndiff --git ")
     if not separator:
         raise BuildError(f"patches/{name} holds no diff: commit the change in a checkout and export it")
@@ -117,14 +125,37 @@ def read_order(folder: Path = PATCHES) -> list[str]:
     return [line for line in series.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
 
 
+def _read_patch(folder: Path, name: str) -> Patch:
+    """Bytes are decoded without touching line ends: the hash in the provenance is that of the file."""
+    if problem := _name_problem(name):
+        raise BuildError(problem)
+    path = folder / name
+    if not path.is_file():
+        raise BuildError(f"patches/series lists {name!r}, but there is no such file in patches/")
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BuildError(f"patches/{name} is not UTF-8 ({error}): export it again") from error
+    return parse_patch(name, text)
+
+
+def _name_problem(name: str) -> str | None:
+    if "/" in name or path_problem(name):
+        return f"patches/series lists {name!r}, expected the plain name of a file in patches/"
+    return None
+
+
+def read_unchecked(folder: Path = PATCHES) -> list[Patch]:
+    """The series as it is, for the checkout in which a faulty patch is put right."""
+    return [_read_patch(folder, name) for name in read_order(folder)]
+
+
 def read_series(folder: Path = PATCHES) -> list[Patch]:
-    patches = []
-    for name in read_order(folder):
-        path = folder / name
-        if not path.is_file():
-            raise BuildError(f"patches/series lists {name!r}, but there is no such file in patches/")
-        patches.append(parse_patch(name, path.read_text(encoding="utf-8")))
-    return patches
+    """The series, for everything that applies it or speaks of it. Raises BuildError with all that is wrong with it."""
+    problems = series_problems(folder)
+    if problems:
+        raise BuildError("\n  ".join(["the series cannot be used:", *problems]))
+    return read_unchecked(folder)
 
 
 def series_sha256(patches: list[Patch]) -> str:
@@ -177,7 +208,9 @@ def _diff_problems(patch: Patch) -> list[str]:
     if re.search(r"^(old|new) mode ", patch.text, re.MULTILINE):
         problems.append("it changes a file's mode, which a wheel does not take from a patch")
     for file in patch.files:
-        if not file.path.startswith("torch/"):
+        if problem := path_problem(file.path):
+            problems.append(f"{file.path} {problem}; a patch edits files under torch/")
+        elif not file.path.startswith("torch/"):
             problems.append(f"{file.path} is not under torch/")
         if file.is_added_file:
             problems.append(f"{file.path} is a new file; a new file belongs in torch_overlay/")
@@ -195,6 +228,8 @@ def _diff_problems(patch: Patch) -> list[str]:
                     problems.append(f"{where} touches a file end without a newline, which is not supported")
                 if line.is_added and line.value.rstrip("\n") != line.value.rstrip():
                     problems.append(f"{where} adds trailing whitespace: {line.value.rstrip()!r}")
+    if not problems and not (patch.files and all(len(file) > 0 for file in patch.files)):
+        problems.append("it holds a diff without a hunk")
     return problems
 
 
@@ -203,22 +238,27 @@ def patch_problems(patch: Patch) -> list[str]:
     return [f"patches/{patch.name}: {text}" for text in _header_problems(patch) + _diff_problems(patch)]
 
 
+def require_sound(patches: Iterable[Patch]) -> None:
+    """Raise BuildError where a patch breaks a rule; whoever applies a patch asks this, however it was read."""
+    problems = [problem for patch in patches for problem in patch_problems(patch)]
+    if problems:
+        raise BuildError("\n  ".join(["the series cannot be used:", *problems]))
+
+
 def series_problems(folder: Path = PATCHES) -> list[str]:
     """Everything wrong with the folder of patches, without looking at a base."""
     problems = []
     order = read_order(folder)
+    if not order:
+        problems.append("patches/series lists no patch; without hooks nothing would call the overlay")
     for name in sorted({name for name in order if order.count(name) > 1}):
         problems.append(f"patches/series lists {name} {order.count(name)} times")
-    for name in order:
-        if not (folder / name).is_file():
-            problems.append(f"patches/series lists {name!r}, but there is no such file in patches/")
     for path in sorted(folder.iterdir()):
         if path.name not in order and path.name not in ("series", "README.md"):
             problems.append(f"patches/{path.name} is not listed in patches/series")
     for name in dict.fromkeys(order):
-        if (folder / name).is_file():
-            try:
-                problems += patch_problems(parse_patch(name, (folder / name).read_text(encoding="utf-8")))
-            except BuildError as error:
-                problems.append(str(error))
+        try:
+            problems += patch_problems(_read_patch(folder, name))
+        except BuildError as error:
+            problems.append(str(error))
     return problems

@@ -5,6 +5,8 @@ from __future__ import annotations
 import email
 import re
 import zipfile
+import zlib
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,7 @@ from packaging.version import InvalidVersion, Version
 
 from build_scripts.errors import BuildError
 from build_scripts.pins import Pins
+from build_scripts.plain_path import path_problem
 
 PROVENANCE = "flydsl_provenance.json"
 UPSTREAM_INTEGRATION = "torch/_inductor/codegen/flydsl"
@@ -37,7 +40,7 @@ class Wheel:
 
 def replace_version_line(content: bytes, old: str, new: str) -> bytes:
     """torch/version.py with its one `__version__` line changed."""
-    found = [match.decode() for match in _VERSION_LINE.findall(content)]
+    found = [match.decode("utf-8", errors="replace") for match in _VERSION_LINE.findall(content)]
     if found != [old]:
         raise BuildError(f"torch/version.py sets __version__ to {found}, expected one line with {old!r}")
     return _VERSION_LINE.sub(f"__version__ = '{new}'".encode(), content)
@@ -45,7 +48,28 @@ def replace_version_line(content: bytes, old: str, new: str) -> bytes:
 
 def version_of_module(content: bytes) -> str | None:
     match = _VERSION_LINE.search(content)
-    return match[1].decode() if match else None
+    return match[1].decode("utf-8", errors="replace") if match else None
+
+
+def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
+    """A member's content. Raises BuildError where it is missing or damaged."""
+    shown = Path(archive.filename or "the wheel").name
+    try:
+        return archive.read(name)
+    except KeyError as error:
+        raise BuildError(f"{shown} has no {name}: the wheel is damaged; fetch or build it again") from error
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise BuildError(f"{shown}: {name} cannot be read ({error}); fetch or build the wheel again") from error
+
+
+def name_problems(names: Iterable[str]) -> list[str]:
+    """Names of members that an installer would write elsewhere than into its folder, or twice."""
+    counts = Counter(names)
+    found = [f"the wheel holds {name} {count} times" for name, count in counts.items() if count > 1]
+    for name in counts:
+        if problem := path_problem(name.removesuffix("/")):
+            found.append(f"the member {name!r} {problem}")
+    return found
 
 
 def version_problems(path: Path, archive: zipfile.ZipFile) -> list[str]:
@@ -61,10 +85,8 @@ def version_problems(path: Path, archive: zipfile.ZipFile) -> list[str]:
     folder = folders.pop()
     # torch/version.py alone may add a local part.
     for member, read in ((f"{folder}/METADATA", _metadata_version), ("torch/version.py", version_of_module)):
-        try:
-            found[member] = read(archive.read(member)) or "(no version)"
-        except KeyError:
-            found[member] = "(missing)"
+        present = member in archive.namelist()
+        found[member] = (read(read_member(archive, member)) or "(no version)") if present else "(missing)"
     in_module = found.pop("torch/version.py")
     if len(set(found.values())) == 1 and in_name in (in_module, in_module.partition("+")[0]):
         return []
@@ -88,11 +110,12 @@ def inspect(path: Path) -> Wheel:
         raise BuildError(f"{path.name} is a wheel of {name}, expected one of torch")
     try:
         with zipfile.ZipFile(path) as archive:
-            problems = version_problems(path, archive)
             names = tuple(archive.namelist())
+            problems = [f"{path.name}: {problem}: do not install it; get it anew" for problem in name_problems(names)]
+            problems += version_problems(path, archive)
             if problems:
                 raise BuildError("; ".join(problems))
-            version_text = version_of_module(archive.read("torch/version.py"))
+            version_text = version_of_module(read_member(archive, "torch/version.py"))
     except zipfile.BadZipFile as error:
         raise BuildError(
             f"{path} is damaged ({error}): delete it and fetch it again; "

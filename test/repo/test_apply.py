@@ -13,7 +13,7 @@ from unidiff.patch import PatchSet
 
 from build_scripts import apply
 from build_scripts.errors import BuildError
-from build_scripts.series import read_series
+from build_scripts.series import read_series, read_unchecked
 from repo.fake_wheel import FILES
 
 FIXTURES = Path(__file__).parent / "fixtures" / "apply"
@@ -145,3 +145,41 @@ def test_a_file_the_base_lacks(tmp_path: Path) -> None:
     (tmp_path / "torch").mkdir()
     with pytest.raises(BuildError, match=r"the base has no torch/_inductor/config\.py"):
         apply.apply_series(read_series(PATCHES), apply.directory_reader(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["bad_path_leads_out", "bad_path_absolute", "bad_not_under_torch"])
+def test_a_patch_of_a_path_elsewhere_is_not_applied_however_it_was_read(name: str) -> None:
+    folder = PATCHES.parent / name
+    with pytest.raises(BuildError, match="the series cannot be used"):
+        apply.apply_series(read_unchecked(folder), lambda _: FILES[CONFIG].encode())
+
+
+@pytest.mark.parametrize("below", ["torch/../../victim.py", "../victim.py", "{outside}/victim.py"])
+def test_no_file_outside_the_folder_is_written(below: str, tmp_path: Path) -> None:
+    victim = tmp_path / "victim.py"
+    victim.write_text("theirs = 1\n")
+    target = tmp_path / "target"
+    (target / "torch").mkdir(parents=True)
+    files = {"torch/fine.py": b"x = 1\n", below.format(outside=tmp_path): b"evil = 1\n"}
+    with pytest.raises(BuildError, match="nothing was written"):
+        apply.write_files(target, files)
+    assert contents(tmp_path) == {"victim.py": "theirs = 1\n"}
+
+
+def test_taking_the_series_back() -> None:
+    base = {name: text.encode() for name, text in FILES.items()}
+    patches = read_series(PATCHES)
+    changed, _ = apply.apply_series(patches, base.get)
+    assert apply.unapplied_problems(patches, (base | changed).get) == []
+    assert len(apply.unapplied_problems(patches, base.get)) == 2
+    native = {"torch/_native/__init__.py": base["torch/_native/__init__.py"]}
+    assert apply.unapplied_problems(patches, (base | changed | native).get) == [
+        "torch/_native/__init__.py does not hold what patches/native-load-the-flydsl-operators.patch puts there"
+    ]
+
+
+def test_a_form_feed_does_not_end_a_line() -> None:
+    base = {CONFIG: ("before = '\f\u2028\x85'\n" + FILES[CONFIG]).encode()}
+    changed, reports = apply.apply_series(read_series(PATCHES)[:1], base.get)
+    assert changed[CONFIG] == base[CONFIG].replace(b"option_10 = 10\n", b"option_10 = 10\nflydsl_option = True\n")
+    assert reports[0].offset == 1

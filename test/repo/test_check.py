@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from build_scripts import check
+from build_scripts import check, finished
 from build_scripts.errors import BuildError
 from build_scripts.lay import read_overlay
 from build_scripts.pins import read_pins
@@ -132,8 +132,8 @@ def test_the_series_fits_the_pinned_base_exactly(base_wheel: Path) -> None:
     assert check.check_bases(str(base_wheel), None, read_pins()) == []
 
 
-def test_the_finished_wheel(built_wheel: Path) -> None:
-    assert check.wheel_problems(built_wheel, PINS) == []
+def test_the_finished_wheel(built_wheel: Path, base_wheel: Path) -> None:
+    assert finished.wheel_problems(built_wheel, PINS, base=base_wheel) == []
 
 
 def test_only_what_it_should_differs_from_the_base(built_wheel: Path, base_wheel: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
 import stat
 import zipfile
 from pathlib import Path
@@ -10,7 +12,7 @@ from pathlib import Path
 import pytest
 from packaging.utils import parse_wheel_filename
 
-from build_scripts import check, digest, record, repack
+from build_scripts import digest, finished, record, repack
 from build_scripts.errors import BuildError
 from build_scripts.pins import read_pins
 from build_scripts.wheels import replace_version_line
@@ -27,7 +29,7 @@ def make_patched(base: Path, out: Path, patches: Path = PATCHES, overlay: Path =
 
 
 def problems_of(path: Path) -> list[str]:
-    return check.wheel_problems(path, PINS, patches=PATCHES, overlay=OVERLAY)
+    return finished.wheel_problems(path, PINS, patches=PATCHES, overlay=OVERLAY)
 
 
 @pytest.fixture
@@ -105,6 +107,10 @@ def test_provenance(tmp_path: Path) -> None:
         "torch/_native/flydsl/__init__.py",
         "torch/_native/flydsl/target.py",
     ]
+    with zipfile.ZipFile(result.path) as archive:
+        hashes = {path: hashlib.sha256(archive.read(path)).hexdigest() for path in told["patched"]}
+    assert told["patched"] == hashes
+    assert list(hashes) == ["torch/_inductor/config.py", "torch/_native/__init__.py"]
 
 
 def test_same_inputs_same_bytes(tmp_path: Path) -> None:
@@ -116,8 +122,12 @@ def test_same_inputs_same_bytes(tmp_path: Path) -> None:
 
 def test_the_hashes_name_their_inputs(tmp_path: Path) -> None:
     base = make_wheel(tmp_path)
-    only_overlay = make_patched(base, tmp_path / "one", patches=FIXTURES / "series" / "ok_empty").path
-    problems = check.wheel_problems(only_overlay, PINS, patches=PATCHES, overlay=OVERLAY)
+    fewer = tmp_path / "patches"
+    shutil.copytree(PATCHES, fewer)
+    (fewer / "native-load-the-flydsl-operators.patch").unlink()
+    (fewer / "series").write_text("config-add-flydsl-option.patch\n")
+    other = make_patched(base, tmp_path / "one", patches=fewer).path
+    problems = problems_of(other)
     assert len(problems) == 1
     assert "differs from this repository in 'series'" in problems[0]
 
@@ -141,6 +151,41 @@ def test_refusals_write_nothing(tmp_path: Path) -> None:
     )
     other = make_wheel(tmp_path, f"{BASE}+other", more={"torch/_native/__init__.py": "def load():\n    return 2\n"})
     assert "hunk 1 of torch/_native/__init__.py does not apply" in refused(other, out)
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in (FIXTURES / "series").glob("bad_*")))
+def test_a_series_that_the_check_refuses_is_not_repacked(name: str, tmp_path: Path) -> None:
+    series = FIXTURES / "series" / name
+    # Files that these patches would fit are there, so that only the series' own check stands in the way.
+    base = make_wheel(tmp_path, more={"setup/config.py": FILES["torch/_inductor/config.py"]})
+    assert (series / "README.md").read_text().strip() in refused(base, tmp_path / "out", patches=series)
+
+
+@pytest.mark.parametrize(
+    ("member", "message"),
+    [
+        ("../evil.py", "the member '../evil.py' leads out of its folder with '..'"),
+        ("torch/../../evil.py", "the member 'torch/../../evil.py' leads out of its folder"),
+        ("/abs.py", "the member '/abs.py' is an absolute path"),
+        ("torch\\evil.py", "has a backslash"),
+        ("torch/./evil.py", "has an empty part or '.'"),
+    ],
+)
+def test_a_base_with_a_name_that_leads_out_is_refused(member: str, message: str, tmp_path: Path) -> None:
+    base = make_wheel(tmp_path, more={member: "x = 1\n"})
+    assert message in refused(base, tmp_path / "out")
+    # The check of a finished wheel says so too, and so does reading RECORD alone.
+    assert any(message in text for text in problems_of(base))
+    with zipfile.ZipFile(base) as archive:
+        assert any(message in text for text in record.problems(archive, f"torch-{BASE}+cpu.dist-info/RECORD"))
+
+
+@pytest.mark.parametrize("below", ["", "folder"])
+def test_out_that_is_a_file_is_refused(below: str, tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("mine")
+    with pytest.raises(BuildError, match="is or lies under a file: name a folder"):
+        make_patched(make_wheel(tmp_path), tmp_path / "out" / below)
+    assert (tmp_path / "out").read_text() == "mine"
 
 
 def test_a_base_whose_record_is_short_is_refused(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from build_scripts import check, checkout, export
 from build_scripts.errors import BuildError
 from build_scripts.gitrepo import git
-from build_scripts.series import DropCondition, Patch, read_series, series_problems, slug_of
+from build_scripts.series import DropCondition, Patch, read_series, read_unchecked, series_problems, slug_of
 from repo.fake_wheel import FILES
 
 FIXTURES = Path(__file__).parent / "fixtures" / "series"
@@ -33,6 +33,23 @@ def test_bad_series_says_what_is_wrong(name: str) -> None:
 def test_bad_series_has_one_fault(name: str) -> None:
     # A fixture that trips over several rules would go on failing with its own rule removed.
     assert len(series_problems(FIXTURES / name)) == 1
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_series_is_not_read_for_use(name: str) -> None:
+    wanted = (FIXTURES / name / "README.md").read_text().strip()
+    with pytest.raises(BuildError) as error:
+        read_series(FIXTURES / name)
+    assert wanted in str(error.value)
+
+
+def test_a_checkout_takes_a_patch_that_breaks_a_rule(tmp_path: Path) -> None:
+    """It is put right there: only what cannot be read, or lies elsewhere, is refused."""
+    source = FIXTURES / "bad_why"
+    fake_repository(tmp_path, read_unchecked(source), source)
+    assert export.differences(export.export_patches(tmp_path), source) == []
+    with pytest.raises(BuildError, match="expected the plain name"):
+        read_unchecked(FIXTURES / "bad_listed_outside")
 
 
 def test_the_repositorys_series_is_well_formed() -> None:
@@ -139,7 +156,7 @@ def test_export_refuses_uncommitted_changes_and_merges(tmp_path: Path) -> None:
 def test_a_commit_with_a_fault_is_not_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     work = tmp_path / "work"
     work.mkdir()
-    fake_repository(work, [], FIXTURES / "ok_empty")
+    fake_repository(work, [], FIXTURES / "ok_two_patches")
     (work / "torch" / "_native" / "__init__.py").write_text("changed = True\n")
     git(work, "commit", "--quiet", "-am", "native: no trailers here\n\nWhy not.")
     patches = tmp_path / "patches"
