@@ -87,6 +87,7 @@ class TestScope(TestCase):
 
         seen = []
         with mock.patch.dict(os.environ, {"ARCH": "gfx942", "COMPILE_ONLY": "0"}):
+            os.environ.pop("FLYDSL_RUNTIME_CACHE_DIR", None)  # a folder that the user chose wins over the scope's
             outside = options()
             self.assertEqual(outside[:2], ("gfx942", False))
             with flydsl_scope(arch="gfx950", compile_only=True, cache_dir=Path("elsewhere")):
