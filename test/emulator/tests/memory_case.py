@@ -37,12 +37,16 @@ class State:
 
     def load(self, space: str, address: int, size: int) -> int:
         store = self.lds if space == "lds" else self.memory
+        if space == "lds":
+            address &= 0xFFFFFFFF  # address plus offset wraps around
         if not 0 <= address <= len(store) - size:
             raise IndexError(f"{space} address {address}")
         return int.from_bytes(store[address : address + size], "little")
 
     def store(self, space: str, address: int, size: int, value: int) -> None:
         store = self.lds if space == "lds" else self.memory
+        if space == "lds":
+            address &= 0xFFFFFFFF  # address plus offset wraps around
         if not 0 <= address <= len(store) - size:
             raise IndexError(f"{space} address {address}")
         store[address : address + size] = (value & ((1 << 8 * size) - 1)).to_bytes(size, "little")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
@@ -130,6 +131,43 @@ def test_altered_bytes_never_crash(seed: int, monkeypatch: pytest.MonkeyPatch) -
     assert refused > 0
 
 
+HEADER_BYTES = 0x500  # file, program and the first section headers, the notes
+
+
+def altered_headers(count: int) -> Iterator[bytes]:
+    rng = np.random.default_rng(256)
+    for index in range(count):
+        data = bytearray(image())
+        for _ in range(rng.choice([1, 2, 4])):
+            place = rng.integers(HEADER_BYTES if index % 2 else 64)
+            data[place] = rng.choice([0, 0xFF, 0x7F, 0x80, rng.integers(256)])
+        yield bytes(data)
+
+
+def test_a_size_found_from_damaged_headers_is_readable() -> None:
+    """A module is loaded without its size: what its headers claim is looked at no further than memory goes."""
+    size = numeric().gfx950_image_size
+    size.restype = ctypes.c_size_t
+    refused = 0
+    for data in altered_headers(300):
+        buffer = ctypes.create_string_buffer(data, len(data))
+        claimed = size(buffer)
+        refused += claimed == 0
+        if 0 < claimed < 1 << 24:
+            assert not refusal(ctypes.string_at(buffer, claimed)).startswith("internal")
+    assert refused > 50
+
+
+def test_segments_that_ask_for_too_much_memory() -> None:
+    program_headers = struct.unpack_from("<Q", image(), 32)[0]
+    for header in range(program_headers, program_headers + 56 * 3, 56):
+        if struct.unpack_from("<I", image(), header)[0] == 1:  # PT_LOAD
+            with pytest.raises(CoreError, match=r"invalid_image: .* bytes to load; the limit is 1 GiB"):
+                CodeObject(with_bytes(header + 40, struct.pack("<Q", 3 << 30)))
+            return
+    raise AssertionError("no segment found")
+
+
 def test_unknown_kernel() -> None:
     with pytest.raises(CoreError, match="no kernel named 'other'"):
         CodeObject(image()).launch("other", (1, 1, 1), (64, 1, 1), [])
@@ -183,6 +221,10 @@ def test_unknown_instructions_are_refused_at_decode(line: str, message: str) -> 
         ("GFX950_CHECK", "yes", "0 or 1"),
         ("GFX950_THREADS", "-1", "0 .*to 1024"),
         ("GFX950_TIMEOUT", "soon", "seconds above 0"),
+        ("GFX950_TIMEOUT", "0", "seconds above 0"),
+        ("GFX950_TIMEOUT", "nan", "seconds above 0"),
+        ("GFX950_TIMEOUT", "inf", "seconds above 0, up to 1e9"),
+        ("GFX950_TIMEOUT", "1e10", "seconds above 0, up to 1e9"),
     ],
 )
 def test_bad_environment_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str, message: str) -> None:

@@ -64,6 +64,18 @@ def test_softmax(rng: np.random.Generator, columns: int, warps: int) -> None:
     np.testing.assert_allclose(y, e / e.sum(1, keepdims=True), rtol=4e-6, atol=1e-9)
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.float64])
+def test_cumulative_sum_from_behind(rng: np.random.Generator, dtype: Any, axis: int) -> None:
+    """LLVM gives these LDS addresses below zero, which their offsets bring back."""
+    name = "*" + {np.int32: "i32", np.int64: "i64", np.float64: "fp64"}[dtype]
+    kernel = compiled(kernels.sums_from_behind, {"x": name, "y": name}, rows=64, columns=128, axis=axis)
+    x = rng.integers(-9, 9, (64, 128)).astype(dtype)
+    y = np.empty_like(x)
+    kernel.launch((1,), x, y)
+    np.testing.assert_array_equal(y, np.flip(np.flip(x, axis).cumsum(axis), axis))
+
+
 MATMUL_CONFIGS = [
     # bm, bn, bk, warps, stages
     (16, 16, 32, 1, 1),

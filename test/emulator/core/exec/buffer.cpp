@@ -23,7 +23,8 @@ struct BufferAccess {
   alignas(64) u64 offset[kLanes];
 };
 
-void locate(Wave& w, const Inst& in, BufferAccess& out, unsigned bytes, unsigned granule) {
+void locate(Wave& w, const Inst& in, BufferAccess& out, unsigned bytes, unsigned granule,
+            LastDword last = LastDword::whole) {
   const u32* rsrc = &w.s[in.src[1].reg];
   const u32 stride = rsrc[1] >> 16 & 0x3fff;
   const u64 records = rsrc[2];
@@ -74,7 +75,7 @@ void locate(Wave& w, const Inst& in, BufferAccess& out, unsigned bytes, unsigned
     });
   }
   for (int i = 0; i < kLanes; ++i) out.lanes.at[i] = static_cast<int64_t>(out.base + out.offset[i]);
-  check_addresses(w, in, out.lanes, bytes);
+  check_addresses(w, in, out.lanes, bytes, last);
 }
 
 // A dword of a partly covered lane, if it is inside.
@@ -105,7 +106,7 @@ void load(Wave& w, const Inst& in) {
 template <int Words>
 void store(Wave& w, const Inst& in) {
   BufferAccess access;
-  locate(w, in, access, 4 * Words, 4);
+  locate(w, in, access, 4 * Words, 4, LastDword::exact);
   const u32* data = w.v[in.src[3].reg];
   store_dwords<Words>(w, data, access.lanes);
   for_each_lane(access.partly, [&](int i) {

@@ -42,12 +42,12 @@ void scratch_addresses(Wave& w, const Inst& in, LaneAddresses& out, unsigned byt
 }
 
 template <bool Scratch>
-void addresses(Wave& w, const Inst& in, LaneAddresses& out, unsigned bytes) {
+void addresses(Wave& w, const Inst& in, LaneAddresses& out, unsigned bytes, LastDword last = LastDword::whole) {
   if (Scratch) {
     scratch_addresses(w, in, out, bytes);
   } else {
     global_addresses(w, in, out);
-    check_addresses(w, in, out, bytes);
+    check_addresses(w, in, out, bytes, last);
   }
 }
 
@@ -60,7 +60,7 @@ void load(Wave& w, const Inst& in) {
 template <int Words, bool Scratch>
 void store(Wave& w, const Inst& in) {
   LaneAddresses lanes;
-  addresses<Scratch>(w, in, lanes, 4 * Words);
+  addresses<Scratch>(w, in, lanes, 4 * Words, LastDword::exact);
   store_dwords<Words>(w, w.v[in.src[2].reg], lanes);
 }
 template <Element E, bool Scratch>

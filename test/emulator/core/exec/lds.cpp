@@ -13,19 +13,28 @@ using u32 = uint32_t;
 using u64 = uint64_t;
 using decode::Parsed;
 
-// Checks the lanes that are on; the others are given lane addresses too, clamped, so that whole rows can be moved.
+// LDS addresses have 32 bits: address plus offset wraps around. Compilers fold negative bases into the offset.
+inline u32 wrapped(u32 address, u32 offset) { return address + offset; }
+
+// Checks the lanes that are on.
 void check_range(Wave& w, const Inst& in, const u32* address, u32 offset, u32 bytes) {
   u32 top = 0;
   if (w.exec_full) {
-    for (int i = 0; i < kLanes; ++i) top = address[i] > top ? address[i] : top;
+    for (int i = 0; i < kLanes; ++i) {
+      const u32 at = wrapped(address[i], offset);
+      top = at > top ? at : top;
+    }
   } else {
-    const u32* m = w.mask();
-    for (int i = 0; i < kLanes; ++i) top = (address[i] & m[i]) > top ? address[i] & m[i] : top;
     if (w.exec() == 0) return;
+    const u32* m = w.mask();
+    for (int i = 0; i < kLanes; ++i) {
+      const u32 at = wrapped(address[i], offset) & m[i];
+      top = at > top ? at : top;
+    }
   }
-  if (static_cast<u64>(top) + offset + bytes <= w.lds_size) return;
+  if (static_cast<u64>(top) + bytes <= w.lds_size) return;
   for_each_lane(w.exec(), [&](int lane) {
-    const u64 at = static_cast<u64>(address[lane]) + offset;
+    const u64 at = wrapped(address[lane], offset);
     if (at + bytes > w.lds_size) {
       fail_fault(w, in,
                  "lane " + std::to_string(lane) + " accesses LDS bytes " + std::to_string(at) + " to " +
@@ -40,15 +49,14 @@ void ds_read(Wave& w, const Inst& in) {
   const u32* address = w.v[in.src[0].reg];
   const u32 offset = static_cast<u32>(in.offset);
   check_range(w, in, address, offset, 4 * Words);
-  const u8* base = w.lds + offset;
   if (w.exec_full) {
-    alignas(64) u32 keep[kLanes];
-    std::memcpy(keep, address, sizeof keep);  // the destination may overlap the address
-    gather_all<Words>(w.v[in.dst], [&](int i) { return base + keep[i]; });
+    alignas(64) u32 at[kLanes];  // a copy: the destination may overlap the address
+    for (int i = 0; i < kLanes; ++i) at[i] = wrapped(address[i], offset);
+    gather_all<Words>(w.v[in.dst], [&](int i) { return w.lds + at[i]; });
   } else {
     for_each_lane(w.exec(), [&](int i) {
       u32 x[Words];
-      std::memcpy(x, base + address[i], sizeof x);
+      std::memcpy(x, w.lds + wrapped(address[i], offset), sizeof x);
       for (int k = 0; k < Words; ++k) w.v[in.dst + k][i] = x[k];
     });
   }
@@ -60,15 +68,14 @@ void ds_write(Wave& w, const Inst& in) {
   const u32* address = w.v[in.src[0].reg];
   const u32 offset = static_cast<u32>(in.offset);
   check_range(w, in, address, offset, 4 * Words);
-  u8* base = w.lds + offset;
   const u32* data = w.v[in.src[1].reg];
   if (w.exec_full) {
-    scatter_all<Words>(data, [&](int i) { return base + address[i]; });
+    scatter_all<Words>(data, [&](int i) { return w.lds + wrapped(address[i], offset); });
   } else {
     for_each_lane(w.exec(), [&](int i) {
       u32 x[Words];
       for (int k = 0; k < Words; ++k) x[k] = data[k * kLanes + i];
-      std::memcpy(base + address[i], x, sizeof x);
+      std::memcpy(w.lds + wrapped(address[i], offset), x, sizeof x);
     });
   }
   w.counts.lds_bytes += 4 * Words * kLanes;
@@ -81,7 +88,7 @@ void ds_read_small(Wave& w, const Inst& in) {
   u32* d = w.v[in.dst];
   for_each_lane(w.exec(), [&](int i) {
     u32 raw = 0;
-    std::memcpy(&raw, w.lds + address[i] + static_cast<u32>(in.offset), bytes_of(E));
+    std::memcpy(&raw, w.lds + wrapped(address[i], static_cast<u32>(in.offset)), bytes_of(E));
     d[i] = loaded(E, raw, d[i]);
   });
   w.counts.lds_bytes += 4 * kLanes;
@@ -94,7 +101,7 @@ void ds_write_small(Wave& w, const Inst& in) {
   const u32* data = w.v[in.src[1].reg];
   for_each_lane(w.exec(), [&](int i) {
     const u32 value = stored(E, data[i]);
-    std::memcpy(w.lds + address[i] + static_cast<u32>(in.offset), &value, bytes_of(E));
+    std::memcpy(w.lds + wrapped(address[i], static_cast<u32>(in.offset)), &value, bytes_of(E));
   });
   w.counts.lds_bytes += 4 * kLanes;
 }
@@ -105,16 +112,15 @@ void ds_read2(Wave& w, const Inst& in) {
   alignas(64) u32 address[kLanes];
   std::memcpy(address, w.v[in.src[0].reg], sizeof address);
   const u32 offset[2] = {static_cast<u32>(in.offset), static_cast<u32>(in.offset2)};
-  check_range(w, in, address, std::max(offset[0], offset[1]), 4 * Words);
+  for (u32 half : offset) check_range(w, in, address, half, 4 * Words);
   alignas(64) u32 out[2 * Words][kLanes];
   for (int half = 0; half < 2; ++half) {
-    const u8* base = w.lds + offset[half];
     if (w.exec_full) {
-      gather_all<Words>(out[half * Words], [&](int i) { return base + address[i]; });
+      gather_all<Words>(out[half * Words], [&](int i) { return w.lds + wrapped(address[i], offset[half]); });
     } else {
       for_each_lane(w.exec(), [&](int i) {
         u32 x[Words];
-        std::memcpy(x, base + address[i], sizeof x);
+        std::memcpy(x, w.lds + wrapped(address[i], offset[half]), sizeof x);
         for (int k = 0; k < Words; ++k) out[half * Words + k][i] = x[k];
       });
     }
@@ -127,14 +133,13 @@ template <int Words>
 void ds_write2(Wave& w, const Inst& in) {
   const u32* address = w.v[in.src[0].reg];
   const u32 offset[2] = {static_cast<u32>(in.offset), static_cast<u32>(in.offset2)};
-  check_range(w, in, address, std::max(offset[0], offset[1]), 4 * Words);
+  for (u32 half : offset) check_range(w, in, address, half, 4 * Words);
   for (int half = 0; half < 2; ++half) {
     const u32* data = w.v[in.src[1 + half].reg];
-    u8* base = w.lds + offset[half];
     for_each_lane(w.exec(), [&](int i) {
       u32 x[Words];
       for (int k = 0; k < Words; ++k) x[k] = data[k * kLanes + i];
-      std::memcpy(base + address[i], x, sizeof x);
+      std::memcpy(w.lds + wrapped(address[i], offset[half]), x, sizeof x);
     });
   }
   w.counts.lds_bytes += 8 * Words * kLanes;
@@ -148,7 +153,7 @@ void ds_read_tr(Wave& w, const Inst& in) {
   const u32 offset = static_cast<u32>(in.offset);
   check_range(w, in, address, offset, 8);
   alignas(64) u8 data[kLanes * 8];
-  for (int i = 0; i < kLanes; ++i) std::memcpy(data + 8 * i, w.lds + address[i] + offset, 8);
+  for (int i = 0; i < kLanes; ++i) std::memcpy(data + 8 * i, w.lds + wrapped(address[i], offset), 8);
   u32* low = w.v[in.dst];
   u32* high = w.v[in.dst + 1];
   for (int block = 0; block < kLanes; block += 16) {
@@ -265,7 +270,7 @@ void ds_atomic(Wave& w, const Inst& in) {
                           : static_cast<U>(row[lane]);
   };
   for_each_lane(w.exec(), [&](int i) {
-    u8* at = w.lds + address[i] + static_cast<u32>(in.offset);
+    u8* at = w.lds + wrapped(address[i], static_cast<u32>(in.offset));
     U old;
     std::memcpy(&old, at, sizeof(U));
     // ds_cmpst: the comparand first, then the new value.

@@ -16,7 +16,8 @@ uint64_t offset_of(const Wave& w, const Inst& in) {
 
 void load(Wave& w, const Inst& in, uint64_t address, int words) {
   const uintptr_t last = address + 4 * static_cast<unsigned>(words) - 1;
-  if (!in_window(w, address, last)) fail_address(w, in, -1, address, 4 * words);
+  if (!in_window(w, address, last) && !reaches_last_dword(w, address, 4 * static_cast<unsigned>(words)))
+    fail_address(w, in, -1, address, 4 * words);
   uint32_t value[16];
   std::memcpy(value, reinterpret_cast<const void*>(address), 4 * static_cast<size_t>(words));
   for (int k = 0; k < words; ++k) w.write32(in.dst + k, value[k]);
@@ -41,7 +42,8 @@ void s_buffer_load(Wave& w, const Inst& in) {
       w.write32(in.dst + k, 0);
       continue;
     }
-    if (!in_window(w, base + at, base + at + 3)) fail_address(w, in, -1, base + at, 4);
+    if (!in_window(w, base + at, base + at + 3) && !reaches_last_dword(w, base + at, 4))
+      fail_address(w, in, -1, base + at, 4);
     uint32_t value;
     std::memcpy(&value, reinterpret_cast<const void*>(base + at), 4);
     w.write32(in.dst + k, value);

@@ -178,4 +178,9 @@ inline bool in_window(Wave& w, uintptr_t first, uintptr_t last) {
   return find_window(w, first, last);
 }
 
+// Whether aligned dwords leave their range by the rest of its last dword only.
+inline bool reaches_last_dword(Wave& w, uintptr_t at, unsigned bytes) {
+  return at % 4 == 0 && bytes % 4 == 0 && in_window(w, at, at + bytes - 4);
+}
+
 }  // namespace gfx950::exec

@@ -121,19 +121,19 @@ bool Checker::lds_places(const exec::Wave& w, const exec::Inst& in, const Usage&
   out.exec = w.exec();
   out.bytes = u.bytes;
   out.high_half = u.high_half;
-  uint32_t top = 0;
+  uint32_t top = 0;  // of addresses that wrap around at 32 bits, as in exec/lds.cpp
   if (w.exec_full) {
     for (int i = 0; i < kLanes; ++i) {
       out.at[i] = address[i] + offset;
-      top = std::max(top, address[i]);
+      top = std::max(top, out.at[i]);
     }
   } else {
     for_each_lane(out.exec, [&](int i) {
       out.at[i] = address[i] + offset;
-      top = std::max(top, address[i]);
+      top = std::max(top, out.at[i]);
     });
   }
-  return out.exec != 0 && uint64_t{top} + offset + u.bytes <= shadow_.size();
+  return out.exec != 0 && uint64_t{top} + u.bytes <= shadow_.size();
 }
 
 bool Checker::dma_places(const exec::Wave& w, const exec::Inst& in, Places& out) const {

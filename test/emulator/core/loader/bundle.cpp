@@ -1,4 +1,5 @@
 // Clang offload bundles: magic, then a table of (offset, size, target triple), then the code objects.
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -62,21 +63,22 @@ std::pair<const uint8_t*, size_t> unbundle(const uint8_t* data, size_t size) {
   throw Error(ErrorKind::unsupported_target, "clang offload bundle holds no gfx950 code object, only: " + targets);
 }
 
-size_t bundle_size(const uint8_t* data) {
-  // The total size is not stored; it is where the last entry ends. The table is trusted as far as its limits go.
-  uint64_t entries;
-  std::memcpy(&entries, data + kMagicSize, 8);
+size_t bundle_size(const uint8_t* data, uint64_t readable) {
+  // The total size is not stored; it is where the last entry ends.
+  const uint64_t entries = read64(data, readable, kMagicSize);
   if (entries > kMaxEntries) fail(std::to_string(entries) + " entries; the limit is " + std::to_string(kMaxEntries));
   size_t cursor = kMagicSize + 8;
   uint64_t end = cursor;
   for (uint64_t i = 0; i < entries; ++i) {
-    uint64_t field[3];
-    std::memcpy(field, data + cursor, sizeof field);
-    if (field[2] > kMaxTriple) fail("target name of " + std::to_string(field[2]) + " bytes");
-    if (field[0] + field[1] < field[0]) fail("entry " + std::to_string(i) + " wraps around");
-    end = std::max(end, field[0] + field[1]);
-    cursor += 24 + field[2];
-    end = std::max<uint64_t>(end, cursor);
+    const uint64_t offset = read64(data, readable, cursor);
+    const uint64_t length = read64(data, readable, cursor + 8);
+    const uint64_t triple_size = read64(data, readable, cursor + 16);
+    if (triple_size > kMaxTriple) fail("target name of " + std::to_string(triple_size) + " bytes");
+    cursor += 24 + triple_size;
+    if (offset > readable || length > readable - offset || cursor > readable) {
+      fail("entry " + std::to_string(i) + " ends beyond the memory that can be read");
+    }
+    end = std::max({end, offset + length, uint64_t{cursor}});
   }
   return end;
 }

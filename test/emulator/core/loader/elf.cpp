@@ -16,6 +16,7 @@ constexpr uint32_t kMachMask = 0xff;
 constexpr uint32_t kMachGfx950 = 0x4f;
 constexpr uint32_t kNoteMetadata = 32;
 constexpr uint64_t kMaxImage = 1ull << 32;
+constexpr uint64_t kMaxLoaded = 1ull << 30;  // what segments may ask the host for
 
 // Relocation types of the AMDGPU psABI that a linked object may carry.
 enum : uint32_t { kRelNone = 0, kRelAbs64 = 3, kRelAbs32 = 6, kRelRelative64 = 13 };
@@ -101,7 +102,7 @@ void load_segments(const File& file, const Elf64_Ehdr& header, Elf& elf) {
   constexpr uint64_t kPage = 4096;
   elf.base_address = low & ~(kPage - 1);
   elf.image_size = high - elf.base_address;
-  if (elf.image_size > kMaxImage) fail("more than 4 GiB to load");
+  if (elf.image_size > kMaxLoaded) fail(std::to_string(elf.image_size) + " bytes to load; the limit is 1 GiB");
   elf.storage = std::make_unique<uint8_t[]>(elf.image_size + kPage);
   const uintptr_t raw = reinterpret_cast<uintptr_t>(elf.storage.get());
   elf.image = reinterpret_cast<uint8_t*>((raw + kPage - 1) & ~(kPage - 1));
@@ -205,26 +206,25 @@ Elf parse_elf(const uint8_t* data, size_t size) {
   return elf;
 }
 
-size_t elf_size(const uint8_t* data) {
-  Elf64_Ehdr header;
-  std::memcpy(&header, data, sizeof header);
+size_t elf_size(const uint8_t* data, uint64_t readable) {
+  const File file(data, readable);
+  const auto header = file.read<Elf64_Ehdr>(0, "ELF header");
   if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) fail("no ELF magic");
-  if (header.e_phoff > kMaxImage || header.e_shoff > kMaxImage) fail("headers beyond 4 GiB");
-  uint64_t end = std::max<uint64_t>(sizeof header, header.e_phoff + uint64_t{header.e_phnum} * sizeof(Elf64_Phdr));
-  end = std::max<uint64_t>(end, header.e_shoff + uint64_t{header.e_shnum} * sizeof(Elf64_Shdr));
-  auto extend = [&](uint64_t offset, uint64_t length) {
-    if (offset > kMaxImage || length > kMaxImage) fail("part beyond 4 GiB");
+  uint64_t end = sizeof header;
+  auto extend = [&](uint64_t offset, uint64_t length, const char* what) {
+    if (offset > kMaxImage || length > kMaxImage) fail(std::string(what) + " beyond 4 GiB");
+    file.need(offset, length, what);
     end = std::max(end, offset + length);
   };
+  extend(header.e_phoff, uint64_t{header.e_phnum} * sizeof(Elf64_Phdr), "program headers");
+  extend(header.e_shoff, uint64_t{header.e_shnum} * sizeof(Elf64_Shdr), "section headers");
   for (int i = 0; i < header.e_phnum; ++i) {
-    Elf64_Phdr ph;
-    std::memcpy(&ph, data + header.e_phoff + i * sizeof ph, sizeof ph);
-    extend(ph.p_offset, ph.p_filesz);
+    const auto ph = file.element<Elf64_Phdr>(header.e_phoff, i, sizeof(Elf64_Phdr), "program header");
+    extend(ph.p_offset, ph.p_filesz, "segment");
   }
   for (int i = 0; i < header.e_shnum; ++i) {
-    Elf64_Shdr sh;
-    std::memcpy(&sh, data + header.e_shoff + i * sizeof sh, sizeof sh);
-    if (sh.sh_type != SHT_NOBITS) extend(sh.sh_offset, sh.sh_size);
+    const auto sh = file.element<Elf64_Shdr>(header.e_shoff, i, sizeof(Elf64_Shdr), "section header");
+    if (sh.sh_type != SHT_NOBITS) extend(sh.sh_offset, sh.sh_size, "section");
   }
   return end;
 }

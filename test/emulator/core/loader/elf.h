@@ -36,13 +36,15 @@ struct Elf {
 // Throws Error(invalid_image | unsupported_target).
 Elf parse_elf(const uint8_t* data, size_t size);
 
-// The extent of the ELF file that starts at `data`, by its headers alone.
-size_t elf_size(const uint8_t* data);
+// The extent of the ELF file that starts at `data`, by its headers alone, which may be damaged: `readable` bytes are
+// there. Throws Error(invalid_image).
+size_t elf_size(const uint8_t* data, uint64_t readable);
 
 // If `data` is a clang offload bundle: the code object in it for gfx950, else `data` itself.
 std::pair<const uint8_t*, size_t> unbundle(const uint8_t* data, size_t size);
+constexpr uint64_t kLongestMagic = 24;  // bytes that the next two look at
 bool is_bundle(const uint8_t* data);
 bool is_elf(const uint8_t* data);
-size_t bundle_size(const uint8_t* data);
+size_t bundle_size(const uint8_t* data, uint64_t readable);
 
 }  // namespace gfx950::loader

@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "../loader/elf.h"
+#include "../loader/readable.h"
 #include "kernel.h"
 
 namespace gfx950 {
@@ -136,8 +137,10 @@ std::shared_ptr<CodeObject> CodeObject::load(const void* data, size_t size) {
 
 size_t CodeObject::image_size(const void* data) {
   const uint8_t* bytes = static_cast<const uint8_t*>(data);
-  if (loader::is_elf(bytes)) return loader::elf_size(bytes);
-  if (loader::is_bundle(bytes)) return loader::bundle_size(bytes);
+  const uint64_t readable = loader::readable_bytes(data);
+  if (readable < loader::kLongestMagic) fail("only " + std::to_string(readable) + " readable bytes");
+  if (loader::is_elf(bytes)) return loader::elf_size(bytes, readable);
+  if (loader::is_bundle(bytes)) return loader::bundle_size(bytes, readable);
   fail("neither an ELF file nor a clang offload bundle");
 }
 

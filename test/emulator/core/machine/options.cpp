@@ -83,7 +83,8 @@ RunOptions RunOptions::from_environment() {
   if (read("GFX950_TIMEOUT", value)) {
     char* end = nullptr;
     const double seconds = std::strtod(value.c_str(), &end);
-    if (*end != 0 || !(seconds > 0)) bad("GFX950_TIMEOUT", value, "seconds above 0");
+    // The limit is what the host's clock can add to its present time, with room.
+    if (*end != 0 || !(seconds > 0) || !(seconds <= 1e9)) bad("GFX950_TIMEOUT", value, "seconds above 0, up to 1e9");
     options.timeout_seconds = seconds;
   }
   if (read("GFX950_TRACE", value)) options.trace = parse_watch("GFX950_TRACE", value, false);

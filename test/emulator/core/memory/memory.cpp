@@ -94,7 +94,9 @@ std::optional<Memory::Range> Memory::nearest(const void* pointer) const {
   std::optional<Range> best;
   uintptr_t best_distance = 0;
   auto consider = [&](const Range& range) {
-    const uintptr_t distance = address < range.begin ? range.begin - address : address - range.end;
+    const uintptr_t distance = address < range.begin ? range.begin - address
+                               : address < range.end ? 0
+                                                     : address - range.end;
     if (!best || distance < best_distance) {
       best = range;
       best_distance = distance;

@@ -158,8 +158,9 @@ class Memory {
   bool release(void* pointer);  // false if `pointer` does not begin an allocation made by allocate()
   void add(void* pointer, size_t size, Owner owner, int device);  // throws Error(memory_fault) if it overlaps another
   bool remove(void* pointer);
-  std::optional<Range> find(const void* pointer) const;     // the range that holds it
-  std::optional<Range> nearest(const void* pointer) const;  // for messages: the range closest to an address in none
+  std::optional<Range> find(const void* pointer) const;  // the range that holds it
+  std::optional<Range> nearest(
+      const void* pointer) const;  // for messages: the range that holds an address, or the closest
   size_t allocated_bytes(int device) const;
 };
 
