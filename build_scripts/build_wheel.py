@@ -9,21 +9,34 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 if not __package__:  # run as a file
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from build_scripts.errors import run_main
+from build_scripts.errors import BuildError, run_main
 from build_scripts.fetch import add_arguments, fetch
 from build_scripts.layout import DIST
 from build_scripts.pins import read_pins
 from build_scripts.repack import Repacked, repack
 
 
+def require_folder(out: Path) -> None:
+    """Refuse, before anything is fetched, an output folder that cannot be made or written to. Leaves nothing behind."""
+    nearest = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
+    try:
+        with tempfile.TemporaryDirectory(dir=nearest):
+            pass
+    except OSError as error:
+        reason = "is not a folder" if not nearest.is_dir() else f"cannot be written to ({error.strerror})"
+        raise BuildError(f"--out {out}: {nearest} {reason}; name a folder for the wheel") from error
+
+
 def build_wheel(base: str | None, index: str | None, out: Path) -> Repacked:
     pins = read_pins()
+    require_folder(out)
     wheel = fetch(base, index, pins)
     start = time.monotonic()
     result = repack(wheel, out, pins)

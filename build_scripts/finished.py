@@ -10,9 +10,9 @@ from pathlib import Path
 
 from build_scripts import record
 from build_scripts.apply import unapplied_problems
+from build_scripts.base_choice import BASE_VARIABLE
 from build_scripts.digest import file_sha256
 from build_scripts.errors import BuildError
-from build_scripts.fetch import BASE_VARIABLE
 from build_scripts.lay import read_overlay
 from build_scripts.layout import CACHE, OVERLAY, PATCHES
 from build_scripts.pins import Pins

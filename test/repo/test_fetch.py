@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from build_scripts import fetch
+from build_scripts import build_wheel, fetch
 from build_scripts.errors import BuildError
 from build_scripts.pins import read_pins
 from repo.fake_wheel import BASE, make_wheel
@@ -78,9 +78,11 @@ def test_a_damaged_wheel(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("base", "index", "message"),
     [
-        ("2.12.1", None, f"--base 2.12.1: the series is pinned to torch {BASE}"),
+        ("2.12.1", None, f"--base 2.12.1: the series is pinned to {BASE}"),
         ("latest", None, "neither a wheel's path nor a version"),
+        (f"{BASE}+", None, "neither a wheel's path nor a version"),
         ("./missing.whl", None, "there is no wheel missing.whl"),
+        (".", None, "the base . is a directory; pass the path of a wheel's file"),
         ("./missing.whl", "somewhere", "goes with a version"),
     ],
 )
@@ -116,8 +118,49 @@ def test_what_pip_does_not_find(an_index: Path, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("PIP_NO_INDEX", "0")
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
     monkeypatch.delenv("PIP_EXTRA_INDEX_URL", raising=False)
-    with pytest.raises(BuildError, match=r"pip could not download torch==[0-9.]+\+cpu:(.|\n)*--base FILE"):
-        fetch.fetch(None, an_index.as_uri(), PINS, tmp_path / "cache")
+    cache = tmp_path / "cache"
+    with pytest.raises(BuildError, match=r"pip could not download torch==[0-9.]+\+cpu:(.|\n)*own wheel index") as error:
+        fetch.fetch(None, an_index.as_uri(), PINS, cache)
+    for way in ("--index URL", "TORCH_BASE_INDEX=URL", "--base FILE", "TORCH_BASE_WHEEL=FILE"):
+        assert way in str(error.value)
+    assert f"--base {BASE}" not in str(error.value)
+    assert not cache.exists()  # no empty folder, no half a download
+    found = fetch.fetch(f"{BASE}+rocm7.1", an_index.as_uri(), PINS, cache)
+    with pytest.raises(BuildError):
+        fetch.fetch(None, an_index.as_uri(), PINS, cache)
+    assert [path for path in cache.rglob("*") if path.is_file()] == [found]
+    assert list((cache / "base").iterdir()) == [found.parent]
+
+
+def test_the_environment_names_an_index(an_index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(fetch.INDEX_VARIABLE, an_index.as_uri())
+    found = fetch.fetch(f"{BASE}+rocm7.1", None, PINS, tmp_path / "cache")
+    assert found.name.startswith(f"torch-{BASE}+rocm7.1-")
+    # A wheel that is named needs no index, so that one in the environment is no contradiction.
+    assert fetch.fetch(str(found), None, PINS, tmp_path / "cache") == found
+
+
+def out_refused(out: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    def no_fetch(*args: object) -> Path:
+        raise AssertionError("fetched before the output folder was checked")
+
+    monkeypatch.setattr(build_wheel, "fetch", no_fetch)
+    with pytest.raises(BuildError) as error:
+        build_wheel.build_wheel(None, None, out)
+    return str(error.value)
+
+
+def test_an_impossible_output_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    assert f"--out {file}: {file} is not a folder" in out_refused(file, monkeypatch)
+    assert f"--out {file / 'a'}: {file} is not a folder" in out_refused(file / "a", monkeypatch)
+    assert "/proc cannot be written to" in out_refused(Path("/proc/a"), monkeypatch)
+
+
+def test_a_possible_output_folder_is_not_made_early(tmp_path: Path) -> None:
+    build_wheel.require_folder(tmp_path / "a" / "b")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_command_prints_the_path(tmp_path: Path) -> None:
