@@ -6,7 +6,6 @@ The base is the wheel named by the environment variable TORCH_BASE_WHEEL, or the
 pip finds it; an index of its own is passed as TORCH_BASE_INDEX.
 """
 
-import os
 import sys
 import zipfile
 from pathlib import Path
@@ -14,24 +13,33 @@ from pathlib import Path
 from setuptools import setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.dist_info import dist_info
+from setuptools.command.egg_info import egg_info
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # a PEP 517 build does not run in the script's folder
 
 from build_scripts.build_wheel import build_wheel
 from build_scripts.errors import BuildError
 from build_scripts.fetch import fetch
+from build_scripts.layout import BUILD
 from build_scripts.pins import read_pins
 from build_scripts.repack import new_metadata, patched_version
 from build_scripts.wheels import inspect
 
-INDEX = os.environ.get("TORCH_BASE_INDEX")
+
+class EggInfo(egg_info):
+    """`egg_info` under build/: beside setup.py it would pass for an installed torch to all that is run from there."""
+
+    def initialize_options(self) -> None:
+        super().initialize_options()
+        BUILD.mkdir(exist_ok=True)
+        self.egg_base = str(BUILD)
 
 
 class RepackWheel(bdist_wheel):
     """`bdist_wheel` whose result is the repacked base."""
 
     def run(self) -> None:
-        result = build_wheel(None, INDEX, Path(self.dist_dir or "dist"))
+        result = build_wheel(None, None, Path(self.dist_dir or "dist"))
         self.distribution.dist_files.append(("bdist_wheel", "any", str(result.path)))
 
 
@@ -41,7 +49,7 @@ class RepackMetadata(dist_info):
     dist_info_dir: str  # set by setuptools
 
     def finalize_options(self) -> None:
-        self.base = inspect(fetch(None, INDEX, read_pins()))
+        self.base = inspect(fetch(None, None, read_pins()))
         self.distribution.metadata.version = patched_version(self.base.version, read_pins())
         super().finalize_options()
 
@@ -61,7 +69,7 @@ if __name__ == "__main__":
             version=f"{pins.base}+{pins.local_suffix}",
             packages=[],
             py_modules=[],
-            cmdclass={"bdist_wheel": RepackWheel, "dist_info": RepackMetadata},
+            cmdclass={"bdist_wheel": RepackWheel, "dist_info": RepackMetadata, "egg_info": EggInfo},
         )
     except BuildError as error:
         sys.exit(f"error: {error}")

@@ -32,6 +32,19 @@ def copy(tmp_path: Path) -> Path:
     return root
 
 
+def left_in(copy: Path) -> set[str]:
+    """What a build added: torch.egg-info there would pass for an installed torch to all that is run from there."""
+    return {path.name for path in copy.iterdir()} - set(PARTS)
+
+
+@pytest.mark.parametrize("hook", ["get_requires_for_build_wheel", "get_requires_for_build_sdist"])
+def test_asking_for_requirements_leaves_the_root_clean(hook: str, copy: Path) -> None:
+    """The first thing that pip does in an isolated build."""
+    code = f"import setuptools.build_meta as backend; backend.{hook}()"
+    subprocess.run([sys.executable, "-c", code], cwd=copy, check=True, env={**os.environ, "GFX950_EMULATOR": "0"})
+    assert left_in(copy) == {"build"}
+
+
 def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
@@ -47,8 +60,7 @@ def digest(path: Path) -> str:
 def test_the_wheel_is_the_same(command: list[str], copy: Path, base_wheel: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "TORCH_BASE_WHEEL": str(base_wheel), "GFX950_EMULATOR": "0"}
     subprocess.run([sys.executable, *command, str(tmp_path / "out")], cwd=copy, env=environment, check=True)
-    # torch.egg-info beside setup.py would pass for an installed torch to everything that is run from there.
-    assert {path.name for path in copy.iterdir()} - {"build"} == set(PARTS)
+    assert left_in(copy) == {"build"}
     made = list((tmp_path / "out").glob("*.whl"))
     pins = read_pins()
     parts = {"patches": copy / "patches", "overlay": copy / "torch_overlay"}
