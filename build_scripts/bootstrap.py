@@ -2,8 +2,9 @@
 
     ./build_scripts/quickstart.sh [--base WHEEL_OR_VERSION] [--index URL] [--no-demo] [-- DEMO_ARGUMENTS]
 
-Every step carries a stamp with the hash of its inputs and is skipped while they stay the same; deleting .venv starts
-anew. Output goes to build/logs/. Standard library only: it runs before anything is installed.
+Every step carries a stamp with the hash of its inputs and is skipped while they stay the same and what it installed is
+still there; deleting .venv starts anew. Output goes to build/logs/. Standard library only: it runs before anything is
+installed.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ import importlib.util
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +31,7 @@ from pathlib import Path
 if not __package__:  # run as a file
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from build_scripts.base_choice import BASE_VARIABLE, INDEX_VARIABLE, named_file, require_cpu_build
 from build_scripts.command import echo
 from build_scripts.digest import named_sha256
 from build_scripts.errors import BuildError, run_main
@@ -88,6 +92,18 @@ def refuse_unfit_machine(free_gigabytes: float, *, fresh: bool) -> None:
         refuse_without_compiler()
 
 
+def not_installed(wanted: Mapping[str, str]) -> list[str]:
+    """Those of the packages (name to version) that .venv does not hold in that version, by the folders pip leaves."""
+    folders = {
+        _plain(path.name.removesuffix(".dist-info")) for path in VENV.glob("lib/python*/site-packages/*.dist-info")
+    }
+    return [f"{name} {version}" for name, version in wanted.items() if _plain(f"{name}-{version}") not in folders]
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "_", name).lower()
+
+
 @dataclass
 class Steps:
     """Runs steps that are out of date, with their elapsed time and a heartbeat."""
@@ -96,12 +112,22 @@ class Steps:
     done: int = 0
     ran: list[str] = field(default_factory=list)
 
-    def run(self, name: str, title: str, inputs: str, commands: Sequence[Sequence[str | Path]]) -> bool:
-        """Returns whether the commands had to run; raises BuildError where one fails."""
+    def run(
+        self,
+        name: str,
+        title: str,
+        inputs: str,
+        commands: Sequence[Sequence[str | Path]],
+        installs: Mapping[str, str] | None = None,
+    ) -> bool:
+        """Returns whether the commands had to run; raises BuildError where one fails or does not install `installs`."""
         self.done += 1
         stamp = STAMPS / name
         if stamp.is_file() and stamp.read_text() == inputs:
-            return False
+            gone = not_installed(installs or {})
+            if not gone:
+                return False
+            say(f"no longer in .venv: {', '.join(gone)}")
         stamp.unlink(missing_ok=True)
         self.ran.append(name)
         say(f"[{self.done}/{self.total}] {title}")
@@ -122,6 +148,8 @@ class Steps:
                     raise BuildError(
                         f"{title} failed (exit status {result.returncode}):\n{tail}\nthe whole log is {log}"
                     )
+        if missing := not_installed(installs or {}):
+            raise BuildError(f"{title} ended well, but {VENV} lacks {', '.join(missing)}; the log is {log}")
         STAMPS.mkdir(parents=True, exist_ok=True)
         stamp.write_text(inputs)
         say(f"[{self.done}/{self.total}] {title}: done in {time.monotonic() - start:.0f} s")
@@ -163,12 +191,26 @@ def hash_of(*roots: Path, extra: Sequence[str] = ()) -> str:
 
 def base_words(base: str | None, index: str | None) -> list[str]:
     """What names the base wheel; of a file also its size and time, so that another one of that name counts."""
-    asked = base or os.environ.get("TORCH_BASE_WHEEL") or ""
+    asked = base or os.environ.get(BASE_VARIABLE) or ""
     path = Path(asked).expanduser()
     if asked and path.is_file():
         status = path.stat()
         return [str(path.resolve()), str(status.st_size), str(status.st_mtime_ns)]
-    return [asked, index or ""]
+    return [asked, index or os.environ.get(INDEX_VARIABLE) or ""]
+
+
+def chosen_base(base: str | None, index: str | None, pins: Pins) -> str | None:
+    """The base to pass on, checked: a file by its whole path, since the steps run in the repository's folder."""
+    asked = base or os.environ.get(BASE_VARIABLE)
+    require_cpu_build(asked or pins.default_base, index, pins)
+    path = named_file(asked, index) if asked else None
+    return str(path.resolve()) if path else asked
+
+
+def pinned_lines(*paths: Path) -> dict[str, str]:
+    """Name to version of the `name==version` lines of requirements files."""
+    lines = [line.partition("#")[0] for path in paths for line in path.read_text(encoding="utf-8").splitlines()]
+    return {name.strip(): version.strip() for name, equal, version in (line.partition("==") for line in lines) if equal}
 
 
 def pip_install(*args: str | Path) -> list[str | Path]:
@@ -202,18 +244,21 @@ def set_up(pins: Pins, base: str | None, index: str | None) -> list[str]:
     steps.run("venv", "making .venv", sys.version, [[sys.executable, "-m", "venv", "--clear", VENV]])
 
     with_files = [word for path in REQUIREMENTS for word in ("-r", str(path))]
-    steps.run("tools", "installing tools", hash_of(*REQUIREMENTS, CONSTRAINTS), [pip_install(*with_files)])
+    inputs = hash_of(*REQUIREMENTS, CONSTRAINTS)
+    steps.run("tools", "installing tools", inputs, [pip_install(*with_files)], pinned_lines(*REQUIREMENTS))
 
     wheel, wheel_inputs = build_patched_wheel(steps, base, index)
     # First the wheel itself, whose version does not change when its content does; then whatever it requires.
     install = [pip_install("--force-reinstall", "--no-deps", wheel), pip_install(wheel)]
-    steps.run("torch", f"installing {wheel.name}", wheel_inputs, install)
+    steps.run("torch", f"installing {wheel.name}", wheel_inputs, install, {"torch": wheel.name.split("-")[1]})
 
     runtime = pins.requirements()
-    steps.run("runtime", "installing " + ", ".join(runtime), json.dumps(runtime), [pip_install(*runtime)])
+    title = "installing " + ", ".join(runtime)
+    steps.run("runtime", title, json.dumps(runtime), [pip_install(*runtime)], pins.runtime)
 
     emulator = REPO / "test" / "emulator"
     sources = [path for path in sorted(emulator.iterdir()) if path.name != "tests"]
+    project = tomllib.loads((emulator / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     steps.run(
         "emulator",
         "building the emulated gfx950",
@@ -222,6 +267,7 @@ def set_up(pins: Pins, base: str | None, index: str | None) -> list[str]:
             pip_install("--no-build-isolation", "--no-deps", "--force-reinstall", emulator),
             [PYTHON, "-m", "pip", "check"],
         ],
+        {project["name"]: project["version"]},
     )
     return steps.ran
 
@@ -245,17 +291,17 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--base", help="a wheel of the base or its version (default: $TORCH_BASE_WHEEL, then the CPU build)"
     )
-    parser.add_argument(
-        "--index", metavar="URL", default=os.environ.get("TORCH_BASE_INDEX"), help="where pip looks for it"
-    )
+    parser.add_argument("--index", metavar="URL", help=f"where pip looks for a version (default: ${INDEX_VARIABLE})")
     parser.add_argument("--no-demo", action="store_true", help="set up only")
     parser.add_argument("demo", nargs="*", metavar="DEMO_ARGUMENT", help="after --, passed to test/demo.py")
     args = parser.parse_args(argv)
 
     def body() -> int:
         start = time.monotonic()
+        pins = read_pins()
+        base = chosen_base(args.base, args.index, pins)
         with only_one():
-            ran = set_up(read_pins(), args.base, args.index)
+            ran = set_up(pins, base, args.index)
         what = f"{len(ran)} steps ran: {', '.join(ran)}" if ran else "nothing to do"
         say(f"set-up: {what} ({time.monotonic() - start:.1f} s)")
         if args.no_demo:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,10 @@ import pytest
 from build_scripts import bootstrap
 from build_scripts.errors import BuildError
 from build_scripts.layout import REPO
+from build_scripts.pins import read_pins
+from repo.fake_wheel import BASE, make_wheel
 
+PINS = read_pins()
 QUICKSTART = REPO / "build_scripts" / "quickstart.sh"
 
 
@@ -104,6 +109,124 @@ def test_a_step_that_fails_after_it_passed_before(steps: bootstrap.Steps, tmp_pa
         steps.run("one", "step", "b", [[sys.executable, "-c", "raise SystemExit(1)"]])
     # Going back to the old inputs does not bring back what the failed run may have broken.
     assert steps.run("one", "step", "a", append(tmp_path / "runs")) is True
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a .venv that pip installs into."""
+    monkeypatch.setattr(bootstrap, "VENV", tmp_path / "venv")
+    folder = tmp_path / "venv" / "lib" / "python3.11" / "site-packages"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def install(folder: Path) -> list[list[str | Path]]:
+    return [[sys.executable, "-c", f"import os; os.mkdir({str(folder)!r})"]]
+
+
+def test_a_step_runs_when_what_it_installed_is_gone(
+    steps: bootstrap.Steps, packages: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wanted = {"rocm-bindings-compiler": "10.0.1"}
+    folder = packages / "rocm_bindings_compiler-10.0.1.dist-info"
+    assert steps.run("one", "step", "a", install(folder), wanted) is True
+    assert steps.run("one", "step", "a", install(folder), wanted) is False
+    folder.rename(packages / "rocm_bindings_compiler-10.0.2.dist-info")  # another version was installed by hand
+    assert steps.run("one", "step", "a", install(folder), wanted) is True
+    folder.rmdir()
+    assert steps.run("one", "step", "a", install(folder), wanted) is True
+    assert "no longer in .venv: rocm-bindings-compiler 10.0.1" in capsys.readouterr().err
+
+
+def test_a_step_that_does_not_install_what_it_should(steps: bootstrap.Steps, packages: Path) -> None:
+    with pytest.raises(BuildError, match=r"step ended well, but .*venv lacks flydsl 1\.0; the log is "):
+        steps.run("one", "step", "a", install(packages / "flydsl-1.1.dist-info"), {"flydsl": "1.0"})
+    assert steps.run("one", "step", "a", install(packages / "flydsl-1.0.dist-info"), {"flydsl": "1.0"}) is True
+
+
+def test_pinned_lines(tmp_path: Path) -> None:
+    path = tmp_path / "requirements.txt"
+    path.write_text("# why==not\nnumpy==2.4.6\nJinja2==3.1.6  # a template\n\nloose\n")
+    assert bootstrap.pinned_lines(path) == {"numpy": "2.4.6", "Jinja2": "3.1.6"}
+
+
+@pytest.fixture
+def _no_base_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TORCH_BASE_WHEEL", raising=False)
+
+
+@pytest.mark.usefixtures("_no_base_in_the_environment")
+@pytest.mark.parametrize(
+    ("base", "message"),
+    [
+        (f"{BASE}+rocm7.1", "the build 'rocm7.1', but the emulated gfx950 that is set up beside it needs a CPU build"),
+        (BASE, "whatever build pip prefers, but the emulated gfx950"),
+        ("2.14.1+cpu", f"the series is pinned to {BASE}"),
+        ("latest", "neither a wheel's path nor a version"),
+        ("/nope.whl", "there is no wheel /nope.whl"),
+        ("/", "the base / is a directory"),
+    ],
+)
+def test_a_base_that_cannot_be_set_up(base: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_set_up(*args: object) -> list[str]:
+        raise AssertionError("a step ran before the base was looked at")
+
+    monkeypatch.setattr(bootstrap, "set_up", no_set_up)
+    with pytest.raises(BuildError, match=re.escape(message)):
+        bootstrap.chosen_base(base, None, PINS)
+    assert bootstrap.main(["--no-demo", "--base", base]) == 1
+    monkeypatch.setenv("TORCH_BASE_WHEEL", base)
+    assert bootstrap.main(["--no-demo"]) == 1
+
+
+CPU_MODULE = "cuda: Optional[str] = None\nhip: Optional[str] = None\n"
+
+
+@pytest.mark.parametrize(
+    ("version", "module", "message"),
+    [
+        (f"{BASE}+cu130", CPU_MODULE.replace("None", "'13.0'", 1), "a build for cuda 13.0, but the emulated gfx950"),
+        (f"{BASE}+rocm7.1", CPU_MODULE.replace("hip: Optional[str] = None", "hip = '7.1'"), "a build for hip 7.1"),
+        ("2.14.1+cu130", CPU_MODULE, f"is torch 2.14.1, but the series is pinned to {BASE}"),
+        (f"{BASE}+cpu", CPU_MODULE, None),
+        (BASE, CPU_MODULE, None),  # built by hand, without a local version
+    ],
+)
+def test_the_build_of_a_wheel_that_is_passed(version: str, module: str, message: str | None, tmp_path: Path) -> None:
+    wheel = tmp_path / f"torch-{version.partition('+')[0]}-cp311-cp311-manylinux_2_28_x86_64.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("torch/version.py", f"from typing import Optional\n\n__version__ = '{version}'\n{module}")
+    if message is None:
+        assert bootstrap.chosen_base(str(wheel), None, PINS) == str(wheel)
+    else:
+        with pytest.raises(BuildError, match=re.escape(message)):
+            bootstrap.chosen_base(str(wheel), None, PINS)
+
+
+@pytest.mark.usefixtures("_no_base_in_the_environment")
+def test_a_base_is_passed_on_by_its_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel = make_wheel(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert bootstrap.chosen_base(wheel.name, None, PINS) == str(wheel)
+    with pytest.raises(BuildError, match="--index here goes with a version"):
+        bootstrap.chosen_base(wheel.name, "here", PINS)
+    monkeypatch.setenv("TORCH_BASE_WHEEL", wheel.name)
+    assert bootstrap.chosen_base(None, None, PINS) == str(wheel)
+
+
+def test_no_base_is_named() -> None:
+    bootstrap.require_cpu_build(PINS.default_base, None, PINS)
+
+
+def test_a_base_that_is_no_wheel_of_torch(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path)
+    wheel.write_bytes(wheel.read_bytes()[:-40])
+    with pytest.raises(BuildError, match=r"is damaged \(.*\): download it again"):
+        bootstrap.chosen_base(str(wheel), None, PINS)
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("a", "")
+    with pytest.raises(BuildError, match="is no wheel of torch"):
+        bootstrap.chosen_base(str(wheel), None, PINS)
 
 
 def test_the_hash_follows_names_and_contents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
