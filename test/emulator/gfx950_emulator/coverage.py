@@ -25,7 +25,6 @@ SURVEY = Path(__file__).parent / "surveyed_instructions.csv"
 # yet" is what compilers could come to emit; the rest is for purposes that compute kernels here do not have.
 REFUSED = (
     (r"v_smfmac_.*", "not modelled yet: sparse matrix instructions"),
-    (r"v_cvt_sr_(bf16|f16)_f32", "not modelled yet: stochastic rounding to 16 bits"),
     (
         r"(global_load_lds_(sbyte|ubyte|sshort|ushort))|scratch_load_lds_\w+",
         "not modelled yet: LDS DMA of bytes and halves, or from scratch",

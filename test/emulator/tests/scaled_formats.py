@@ -27,6 +27,8 @@ FORMATS = {
     "bf6": SmallFormat(np.dtype(ml_dtypes.float6_e3m2fn), 6, 2, -2, 28.0, True),
     "fp8": SmallFormat(np.dtype(ml_dtypes.float8_e4m3fn), 8, 3, -6, 448.0, False),
     "bf8": SmallFormat(np.dtype(ml_dtypes.float8_e5m2), 8, 2, -14, 57344.0, False),
+    "f16": SmallFormat(np.dtype(np.float16), 16, 10, -14, 65504.0, False),
+    "bf16": SmallFormat(np.dtype(ml_dtypes.bfloat16), 16, 7, -126, (2 - 2.0**-7) * 2.0**127, False),
 }
 _WIDE = {"f32": np.dtype(np.float32), "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
 _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32}
@@ -74,4 +76,4 @@ def encoded(name: str, values: np.ndarray, random: np.ndarray | None = None) -> 
         values = np.clip(values, -form.largest, form.largest)
     elif random is not None:  # rounded already: what is beyond the largest overflows
         values = np.where(np.abs(values) > form.largest, np.copysign(np.inf, values), values)
-    return values.astype(form.kind).view(np.uint8).astype(U32) & U32((1 << form.bits) - 1)
+    return values.astype(form.kind).view(_UNSIGNED[form.kind.itemsize]).astype(U32) & U32((1 << form.bits) - 1)

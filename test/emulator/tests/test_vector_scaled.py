@@ -262,6 +262,25 @@ for name, kind, fraction_bits in (("fp8", FP8, 3), ("bf8", BF8, 2)):
         )
 
 
+for name in ("f16", "bf16"):
+    for half in (0, 1):
+
+        def sr_half(
+            value: np.ndarray, random: np.ndarray, old: np.ndarray, call: tuple[str, int] = (name, half)
+        ) -> np.ndarray:
+            code = encoded(call[0], value.astype(F64), random)
+            return (old & ~U32(0xFFFF << 16 * call[1])) | code << U32(16 * call[1])
+
+        add(
+            f"v_cvt_sr_{name}_f32 {{d}}, {{0}}, {{1}}" + " op_sel:[0,0,1]" * half,
+            "f32 u32",
+            "b32",
+            sr_half,
+            needs=("old",),
+            values={0: [*_SPREAD, 0x7F7FFFFF, 0x47800000, 0x33000000, 0x3A000000], 1: _RANDOM},
+        )
+
+
 @pytest.fixture(scope="module")
 def program() -> Program:
     return Program([case.kernel(f"case{index}") for index, case in enumerate(CASES)])

@@ -170,6 +170,38 @@ void build_sr(Builder& b, const decode::Parsed& p, const Entry& e, Inst& in) {
   in.fn = e.fast;
 }
 
+// The same to 16 bits: the last bit of op_sel names the half.
+template <const numeric::Format& Format>
+void run_sr16(Wave& w, const Inst& in) {
+  Prepared sources;
+  prepare_sources(w, in, sources);
+  alignas(64) u32 out[kLanes];
+  const u32* old = w.v[in.dst];
+  const int shift = 16 * in.offset;
+  const bool saturate = saturate_small_floats && Format.bits() - Format.fraction_bits == 6;  // f16 alone
+  const numeric::Overflow overflow = saturate ? numeric::Overflow::saturate_finite : numeric::Overflow::to_infinity;
+  for (int i = 0; i < kLanes; ++i) {
+    const u32 code = numeric::from_f32(Format, numeric::float_of(sources.row[0][i]), numeric::Rounding::stochastic,
+                                       overflow, sources.row[1][i]);
+    out[i] = (old[i] & ~(0xffffu << shift)) | code << shift;
+  }
+  finish_result(w, in, out, sources.enabled);
+}
+
+void build_sr16(Builder& b, const decode::Parsed& p, const Entry& e, Inst& in) {
+  decode::Parsed copy = p;
+  auto op_sel = copy.modifiers.find("op_sel");
+  if (op_sel != copy.modifiers.end()) {
+    const std::vector<int64_t>& bits = op_sel->second;
+    if (bits.size() != 3 || bits[0] != 0 || bits[1] != 0) Builder::refuse("op_sel");
+    in.offset = static_cast<int32_t>(bits[2]);
+    copy.modifiers.erase(op_sel);
+  }
+  build_valu(b, copy, e, in);
+  if (in.clamp != 0 || in.omod != 0) Builder::refuse("result modifier");
+  in.fn = e.fast;
+}
+
 // ---- bytes of a register to f32 pairs: v_cvt_pk_f32_fp8, word chosen by op_sel or SDWA
 // ---------------------------------------
 
@@ -232,6 +264,11 @@ void register_bytes(Registry& r) {
   r["v_cvt_sr_fp8_f32"] = e;
   e.fast = run_sr<numeric::bf8>;
   r["v_cvt_sr_bf8_f32"] = e;
+  e.build = build_sr16;
+  e.fast = run_sr16<numeric::f16>;
+  r["v_cvt_sr_f16_f32"] = e;
+  e.fast = run_sr16<numeric::bf16>;
+  r["v_cvt_sr_bf16_f32"] = e;
   e = lane_op<Ty::b64, Ty::b32>([](u32) { return u64{0}; });
   e.build = build_unpack2;
   e.fast = run_unpack2<numeric::fp8>;
