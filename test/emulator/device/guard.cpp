@@ -87,8 +87,8 @@ struct GuardImpl final : public c10::impl::DeviceGuardImplInterface {
     return true;
   }
   void synchronizeStream(const c10::Stream& stream) const override {
+    raise_pending_error();  // names the error; HIP's call would return it too
     check(hipStreamSynchronize(handle(stream)));
-    raise_pending_error();
   }
   void synchronizeDevice(const c10::DeviceIndex) const override { raise_pending_error(); }
 
@@ -112,8 +112,8 @@ struct GuardImpl final : public c10::impl::DeviceGuardImplInterface {
     return true;
   }
   void synchronizeEvent(void* event) const override {
-    if (event) check(hipEventSynchronize(static_cast<hipEvent_t>(event)));
     raise_pending_error();
+    if (event) check(hipEventSynchronize(static_cast<hipEvent_t>(event)));
   }
   void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {
     if (event) (void)hipEventDestroy(static_cast<hipEvent_t>(event));

@@ -84,6 +84,14 @@ def hip_library() -> ctypes.CDLL:
     return ctypes.CDLL(str(HIP_LIBRARY))
 
 
+def check_environment() -> None:
+    """The variables that every launch reads: better refused now than by the first kernel."""
+    check = hip_library().gfx950_check_environment
+    check.restype = ctypes.c_char_p
+    if (problem := check()) is not None:
+        raise EmulatorError(problem.decode())
+
+
 @functools.cache
 def _set_up_once() -> None:
     check_processor()
@@ -107,7 +115,7 @@ def _set_up_once() -> None:
     for stub in DECODER_STUBS:
         if (LIBRARIES / stub).exists():
             ctypes.CDLL(str(LIBRARIES / stub))
-    hip_library()
+    check_environment()
 
 
 def set_up(_: ModuleType | None = None) -> None:

@@ -105,8 +105,19 @@ extern "C" {
 uint64_t gfx950_memory_limit() { return memory_limit(); }
 int gfx950_device_count() { return device_count(); }
 
+const char* gfx950_check_environment() {
+  try {
+    (void)gfx950::RunOptions::from_environment();
+    return nullptr;
+  } catch (const gfx950::Error& error) {
+    fail(hipErrorInvalidValue, error.what());
+    return gfx950_last_error();
+  }
+}
+
 hipError_t hipInit(unsigned flags) {
-  return flags == 0 ? hipSuccess : fail(hipErrorInvalidValue, "hipInit: flags must be 0");
+  if (flags != 0) return fail(hipErrorInvalidValue, "hipInit: flags must be 0");
+  return gfx950_check_environment() == nullptr ? hipSuccess : hipErrorInvalidValue;
 }
 
 hipError_t hipDriverGetVersion(int* version) {
@@ -135,7 +146,8 @@ hipError_t hipSetDevice(int device) {
   return hipSuccess;
 }
 
-hipError_t hipDeviceSynchronize() { return hipSuccess; }  // every call has finished when it returns
+// Every call has finished when it returns, so there is nothing to wait for.
+hipError_t hipDeviceSynchronize() { return deferred_error(); }
 
 hipError_t hipDeviceGetName(char* name, int length, hipDevice_t device) {
   if (!name || length <= 0) return fail(hipErrorInvalidValue, "hipDeviceGetName: no room for the name");

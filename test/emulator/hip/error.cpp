@@ -18,9 +18,11 @@ thread_local LastError thread_error;
 
 std::mutex process_mutex;
 std::string process_text;  // of the last failure on any thread
-hipError_t pending_code = hipSuccess;
-std::string pending_text;
+LastError pending;
 std::atomic<bool> has_pending{false};
+// The first failure whose call returned success: until somebody is told, what waits for the device returns it.
+LastError deferred;
+std::atomic<bool> has_deferred{false};
 
 struct CodeName {
   hipError_t code;
@@ -67,17 +69,29 @@ hipError_t fail(hipError_t code, const std::string& text) {
   return code;
 }
 
-hipError_t fail_pending(hipError_t code, const std::string& text) {
+hipError_t fail_pending(hipError_t code, const std::string& text, bool later) {
   std::fprintf(stderr, "gfx950 emulator: %s\n", text.c_str());
   std::lock_guard<std::mutex> lock(process_mutex);
   if (!has_pending) {  // the first failure is the cause, later ones follow from it
-    pending_code = code;
-    pending_text = text;
+    pending = {code, text};
     has_pending = true;
+  }
+  if (later && !has_deferred) {
+    deferred = {code, text};
+    has_deferred = true;
   }
   process_text = text;
   thread_error = {code, text};
   return code;
+}
+
+hipError_t deferred_error() {
+  if (!has_deferred.load(std::memory_order_relaxed)) return hipSuccess;
+  std::lock_guard<std::mutex> lock(process_mutex);
+  if (!has_deferred) return hipSuccess;
+  thread_error = deferred;
+  process_text = deferred.text;
+  return deferred.code;
 }
 
 hipError_t code_of(ErrorKind kind) {
@@ -116,7 +130,8 @@ const char* hipGetErrorName(hipError_t error) {
 const char* hipGetErrorString(hipError_t error) {
   if (error != hipSuccess && error == thread_error.code) {
     std::lock_guard<std::mutex> lock(process_mutex);
-    if (has_pending && pending_code == error) has_pending = false;
+    if (has_pending && pending.code == error) has_pending = false;
+    if (has_deferred && deferred.code == error) has_deferred = false;
     return thread_error.text.c_str();
   }
   const CodeName* entry = find(error);
@@ -143,13 +158,13 @@ int gfx950_has_pending_error() { return has_pending.load(std::memory_order_relax
 int gfx950_take_pending_error(char* buffer, size_t size) {
   std::lock_guard<std::mutex> lock(process_mutex);
   if (!has_pending) return 0;
-  has_pending = false;
+  has_pending = has_deferred = false;
   if (buffer && size) {
-    const size_t length = std::min(size - 1, pending_text.size());
-    std::memcpy(buffer, pending_text.data(), length);
+    const size_t length = std::min(size - 1, pending.text.size());
+    std::memcpy(buffer, pending.text.data(), length);
     buffer[length] = 0;
   }
-  return pending_code;
+  return pending.code;
 }
 
 }  // extern "C"

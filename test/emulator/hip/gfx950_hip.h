@@ -23,6 +23,9 @@ void gfx950_reset_launch_statistics();
 // Text of the last failure in this process; "" if there was none. Valid until the next call on the same thread.
 const char* gfx950_last_error();
 
+// What is wrong with the GFX950_ variables that launches read; null if nothing is. Valid as the text above.
+const char* gfx950_check_environment();
+
 // A failed launch stays pending until somebody is told, as an asynchronous error does on hardware: callers that ignore
 // the code of hipModuleLaunchKernel must not go on with wrong data. Returns the HIP code and clears it; 0 if none.
 // `gfx950_has_pending_error` is cheap.

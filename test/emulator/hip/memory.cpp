@@ -169,6 +169,7 @@ hipError_t hipMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
 }
 
 hipError_t hipMemcpy(void* destination, const void* source, size_t size, hipMemcpyKind kind) {
+  if (hipError_t error = deferred_error()) return error;  // it would copy what a failed launch left
   return copy("hipMemcpy", destination, source, size, kind);
 }
 

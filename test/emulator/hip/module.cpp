@@ -83,9 +83,11 @@ hipError_t launch_function(hipFunction_t function, Dim3 grid, Dim3 block, unsign
     count_launch(function->name, result);
     return hipSuccess;
   } catch (const Error& error) {
-    const hipError_t code = fail_pending(code_of(error.kind()), "kernel " + function->name + ": " + error.what());
     // As on hardware: a launch that cannot be enqueued says so at once, one that fails while it runs says so later.
-    return error.kind() == ErrorKind::invalid_launch ? code : hipSuccess;
+    const bool later = error.kind() != ErrorKind::invalid_launch;
+    const hipError_t code =
+        fail_pending(code_of(error.kind()), "kernel " + function->name + ": " + error.what(), later);
+    return later ? hipSuccess : code;
   } catch (const std::bad_alloc&) {
     return fail_pending(hipErrorOutOfMemory, "kernel " + function->name + ": the host has no memory left");
   }
@@ -111,6 +113,9 @@ hipError_t hipModuleLoadData(hipModule_t* module, const void* image) {
     return hipSuccess;
   } catch (const Error& error) {
     return fail_pending(code_of(error.kind()), std::string("hipModuleLoadData: ") + error.what());
+  } catch (const std::bad_alloc&) {
+    return fail_pending(hipErrorOutOfMemory,
+                        "hipModuleLoadData: the host has no memory for what the image asks to load");
   }
 }
 

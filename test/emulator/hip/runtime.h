@@ -36,7 +36,10 @@ inline constexpr int kHipVersion = 7 * 10000000 + 1 * 100000 + 25424;
 // Records code and text for this thread and returns the code.
 hipError_t fail(hipError_t code, const std::string& text);
 // The same for a launch or a module load: also printed once and kept pending until somebody is told.
-hipError_t fail_pending(hipError_t code, const std::string& text);
+// `later`: the call returns success, and what waits for the device returns the code until then.
+hipError_t fail_pending(hipError_t code, const std::string& text, bool later = false);
+// For what waits for the device: the code of a launch that failed while it ran and that nobody was told of.
+hipError_t deferred_error();
 hipError_t code_of(ErrorKind kind);
 
 // ---- handles

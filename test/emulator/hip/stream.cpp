@@ -77,7 +77,8 @@ hipError_t hipStreamQuery(hipStream_t stream) {
 }
 
 hipError_t hipStreamSynchronize(hipStream_t stream) {
-  return valid_stream(stream) ? hipSuccess : fail(hipErrorInvalidHandle, "hipStreamSynchronize: not a live stream");
+  if (!valid_stream(stream)) return fail(hipErrorInvalidHandle, "hipStreamSynchronize: not a live stream");
+  return deferred_error();
 }
 
 hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned) {
@@ -117,7 +118,7 @@ hipError_t hipEventQuery(hipEvent_t event) {
 }
 
 hipError_t hipEventSynchronize(hipEvent_t event) {
-  return events.contains(event) ? hipSuccess : not_an_event("hipEventSynchronize");
+  return events.contains(event) ? deferred_error() : not_an_event("hipEventSynchronize");
 }
 
 hipError_t hipEventElapsedTime(float* milliseconds, hipEvent_t start, hipEvent_t stop) {
