@@ -19,12 +19,12 @@ from pathlib import Path
 if not __package__:  # run as a file
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from unidiff.patch import Hunk, Line
 
 from build_scripts.errors import BuildError, run_main
 from build_scripts.layout import PATCHES
 from build_scripts.plain_path import path_problem
 from build_scripts.series import Patch, read_series, require_sound
+from build_scripts.third_party import Hunk, Line
 
 # Reads a file of the base by its path in the wheel ("torch/..."); None if there is no such file.
 Reader = Callable[[str], bytes | None]

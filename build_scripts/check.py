@@ -27,7 +27,6 @@ from pathlib import Path
 if not __package__:  # run as a file
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from packaging.version import Version
 
 from build_scripts.apply import HunkReport, Reader, apply_series
 from build_scripts.checkout import make_repository
@@ -39,6 +38,7 @@ from build_scripts.lay import overlay_problems, read_overlay
 from build_scripts.layout import CACHE, DIST, PATCHES
 from build_scripts.pins import Pins, read_pins
 from build_scripts.series import DropCondition, Patch, read_series, series_problems, touched_paths
+from build_scripts.third_party import Version
 from build_scripts.wheels import UPSTREAM_INTEGRATION
 from build_scripts.zipcopy import ZipCopier
 

@@ -22,7 +22,6 @@ from pathlib import Path
 if not __package__:  # run as a file
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from packaging.version import Version
 
 from build_scripts import record
 from build_scripts.apply import HunkReport, apply_series
@@ -32,6 +31,7 @@ from build_scripts.lay import check_overlay, overlay_sha256, read_overlay
 from build_scripts.layout import DIST, OVERLAY, PATCHES
 from build_scripts.pins import Pins, read_pins
 from build_scripts.series import read_series, series_sha256
+from build_scripts.third_party import Version
 from build_scripts.wheels import (
     PROVENANCE,
     Wheel,

@@ -13,14 +13,12 @@ from pathlib import Path
 if not __package__:  # run as a file
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from packaging.version import InvalidVersion, Version
-from unidiff.errors import UnidiffParseError
-from unidiff.patch import PatchedFile, PatchSet
 
 from build_scripts.digest import named_sha256
 from build_scripts.errors import BuildError
 from build_scripts.layout import PATCHES
 from build_scripts.plain_path import path_problem
+from build_scripts.third_party import InvalidVersion, PatchedFile, PatchSet, UnidiffParseError, Version
 
 ZERO_COMMIT_LINE = "From " + "0" * 40 + " Mon Sep 17 00:00:00 2001"
 TRAILERS = ("Why-a-patch", "Forwarded", "Drop-when")

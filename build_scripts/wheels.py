@@ -11,12 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
-from packaging.version import InvalidVersion, Version
-
 from build_scripts.errors import BuildError
 from build_scripts.pins import Pins
 from build_scripts.plain_path import path_problem
+from build_scripts.third_party import InvalidVersion, InvalidWheelFilename, Version, parse_wheel_filename
 
 PROVENANCE = "flydsl_provenance.json"
 UPSTREAM_INTEGRATION = "torch/_inductor/codegen/flydsl"

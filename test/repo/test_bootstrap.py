@@ -20,6 +20,7 @@ from build_scripts.pins import read_pins
 from repo.fake_wheel import BASE, make_wheel
 
 PINS = read_pins()
+OTHER = PINS.also_checked[0]
 QUICKSTART = REPO / "build_scripts" / "quickstart.sh"
 
 
@@ -161,7 +162,7 @@ def _no_base_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (f"{BASE}+rocm7.1", "the build 'rocm7.1', but the emulated gfx950 that is set up beside it needs a CPU build"),
         (BASE, "whatever build pip prefers, but the emulated gfx950"),
-        ("2.14.1+cpu", f"the series is pinned to {BASE}"),
+        (f"{OTHER}+cpu", f"the series is pinned to {BASE}"),
         ("latest", "neither a wheel's path nor a version"),
         ("/nope.whl", "there is no wheel /nope.whl"),
         ("/", "the base / is a directory"),
@@ -187,7 +188,7 @@ CPU_MODULE = "cuda: Optional[str] = None\nhip: Optional[str] = None\n"
     [
         (f"{BASE}+cu130", CPU_MODULE.replace("None", "'13.0'", 1), "a build for cuda 13.0, but the emulated gfx950"),
         (f"{BASE}+rocm7.1", CPU_MODULE.replace("hip: Optional[str] = None", "hip = '7.1'"), "a build for hip 7.1"),
-        ("2.14.1+cu130", CPU_MODULE, f"is torch 2.14.1, but the series is pinned to {BASE}"),
+        (f"{OTHER}+cu130", CPU_MODULE, f"is torch {OTHER}, but the series is pinned to {BASE}"),
         (f"{BASE}+cpu", CPU_MODULE, None),
         (BASE, CPU_MODULE, None),  # built by hand, without a local version
     ],

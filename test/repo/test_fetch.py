@@ -11,10 +11,12 @@ import pytest
 
 from build_scripts import build_wheel, fetch
 from build_scripts.errors import BuildError
+from build_scripts.layout import REPO
 from build_scripts.pins import read_pins
 from repo.fake_wheel import BASE, make_wheel
 
 PINS = read_pins()
+OTHER = PINS.also_checked[0]
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +52,7 @@ def test_the_environment_names_a_wheel(tmp_path: Path, monkeypatch: pytest.Monke
         ({"version": BASE, "module_version": f"{BASE}.post1"}, "versions differ"),
         ({"version": BASE, "module_version": f"{BASE}+cpu.flydsl1"}, "is already patched"),
         ({"version": BASE, "module_version": f"{BASE}+a b"}, "has an impossible version"),
-        ({"version": "2.14.1", "module_version": "2.14.1+cu130"}, f"the series is pinned to {BASE}"),
+        ({"version": OTHER, "module_version": f"{OTHER}+cu130"}, f"the series is pinned to {BASE}"),
         ({"metadata_version": BASE}, "versions differ"),
     ],
 )
@@ -168,3 +170,14 @@ def test_the_command_prints_the_path(tmp_path: Path) -> None:
     command = [sys.executable, str(Path(fetch.__file__)), "--base", str(wheel)]
     result = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path)
     assert result.stdout.strip() == str(wheel)
+
+
+@pytest.mark.parametrize("script", ["apply", "build_wheel", "check", "checkout", "export", "fetch", "repack"])
+@pytest.mark.parametrize("as_module", [True, False])
+def test_a_python_without_the_packages_is_one_line(script: str, as_module: bool) -> None:
+    # -S: no site-packages, so that this Python is as bare as a system's.
+    what = ["-m", f"build_scripts.{script}"] if as_module else [f"build_scripts/{script}.py"]
+    command = [sys.executable, "-S", "-E", *what, "--help"]
+    result = subprocess.run(command, check=False, capture_output=True, text=True, cwd=REPO)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert re.fullmatch(r"error: .* has no module '\w+': run `\S+/quickstart.sh --no-demo` once .*\n", result.stderr)
