@@ -64,7 +64,7 @@ def main(argv: list[str] | None = None) -> int:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise BuildError(f"{folder} exists and is not empty; remove it or name another folder")
         wheel = fetch(args.base, args.index, read_pins())
-        patches = read_unchecked()  # a patch that breaks a rule is put right in a checkout
+        patches = read_unchecked(PATCHES)  # a patch that breaks a rule is put right in a checkout
         files = python_files(wheel, lambda name: name.endswith(_SUFFIXES) and ".dist-info/" not in name)
         folder.mkdir(parents=True, exist_ok=True)
         make_repository(folder, files, patches, PATCHES, f"torch {wheel.name.split('-')[1]} as published")

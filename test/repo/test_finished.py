@@ -23,6 +23,7 @@ INFO = f"torch-{BASE}+cpu.flydsl{PINS.series}.dist-info"
 RECORD = f"{INFO}/RECORD"
 PROVENANCE = f"{INFO}/flydsl_provenance.json"
 CONFIG = "torch/_inductor/config.py"
+MORE_FIELDS = b"Tag: cp311-cp311-manylinux_2_28_x86_64-more\n"
 Members = dict[str, bytes]
 
 
@@ -92,6 +93,34 @@ def test_bad_patched_file_reverted_with_its_hash(wheel: Path) -> None:
     assert f"{CONFIG} does not hold what patches/config-add-flydsl-option.patch puts there" in found[0]
 
 
+def test_bad_provenance_without_a_hash(wheel: Path) -> None:
+    def forget(members: Members) -> None:
+        told = json.loads(members[PROVENANCE])
+        del told["patched"][CONFIG]
+        members[PROVENANCE] = json.dumps(told).encode()
+
+    edit(wheel, forget)
+    assert [f"has no hash of {CONFIG}" in text for text in problems(wheel)] == [True]
+
+
+def test_bad_name_without_the_local_version(wheel: Path) -> None:
+    """A base's name may leave it out; a finished wheel installed like that would pass for the published one."""
+
+    def shorten(members: Members) -> None:
+        for name in [name for name in members if name.startswith(f"{INFO}/") and name != RECORD]:
+            long = f"Version: {BASE}+cpu.flydsl{PINS.series}\n"
+            content = members.pop(name).replace(long.encode(), f"Version: {BASE}\n".encode())
+            members[name.replace(INFO, f"torch-{BASE}.dist-info")] = content
+        del members[RECORD]
+        lines = [record.line_of(name, content) for name, content in members.items()]
+        own = f"torch-{BASE}.dist-info/RECORD"
+        members[own] = record.render([*lines, record.Line(own, "", "")]).encode()
+
+    edit(wheel, shorten, fix_record=False)
+    short = wheel.rename(wheel.with_name(f"torch-{BASE}-cp311-cp311-manylinux_2_28_x86_64.whl"))
+    assert ["which a finished wheel's name says too" in text for text in problems(short)] == [True]
+
+
 def test_bad_patched_file_missing(wheel: Path) -> None:
     edit(wheel, lambda members: members.pop(CONFIG))
     assert any(f"{CONFIG} of the series is missing" in text for text in problems(wheel))
@@ -138,7 +167,7 @@ def test_the_base_is_found_by_name_and_hash(
     [
         (lambda m: m.pop(RECORD), f"has no {RECORD}"),
         (lambda m: m.update({RECORD: b"\xff\xfe" + m[RECORD]}), f"{RECORD} cannot be read"),
-        (lambda m: m.update({RECORD: m[RECORD] + b"x\0y,,\n"}), RECORD),
+        (lambda m: m.update({RECORD: m[RECORD] + b"x\ry,,\n"}), f"{RECORD} cannot be read"),
         (lambda m: m.pop(f"{INFO}/METADATA"), "METADATA (missing)"),
         (lambda m: m.pop("torch/version.py"), "torch/version.py (missing)"),
         (lambda m: m.update({"torch/version.py": b"__version__ = '\xff'\n"}), "versions differ"),
@@ -154,6 +183,7 @@ def test_bad_damaged_wheel_is_one_line(change: Callable[[Members], object], mess
     [
         (lambda m: m.pop(f"{INFO}/WHEEL"), f"has no {INFO}/WHEEL"),
         (lambda m: m.update({f"{INFO}/WHEEL": b"Tag: x\nTag: a-b-c-d\n"}), "the WHEEL file has the tags"),
+        (lambda m: m.update({f"{INFO}/WHEEL": m[f"{INFO}/WHEEL"] + MORE_FIELDS}), "the WHEEL file has the tags"),
         (lambda m: m.update({f"{INFO}/WHEEL": b""}), "the WHEEL file has the tags []"),
         (lambda m: m.pop(PROVENANCE), "not a patched wheel"),
         (lambda m: m.update({PROVENANCE: b"{"}), "flydsl_provenance.json is not JSON"),

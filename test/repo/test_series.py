@@ -10,7 +10,7 @@ from build_scripts import check, checkout, export
 from build_scripts.errors import BuildError
 from build_scripts.gitrepo import git
 from build_scripts.series import DropCondition, Patch, read_series, read_unchecked, series_problems, slug_of
-from repo.fake_wheel import FILES
+from repo.fake_wheel import FILES, make_wheel
 
 FIXTURES = Path(__file__).parent / "fixtures" / "series"
 OK = sorted(path.name for path in FIXTURES.glob("ok_*"))
@@ -43,11 +43,12 @@ def test_bad_series_is_not_read_for_use(name: str) -> None:
     assert wanted in str(error.value)
 
 
-def test_a_checkout_takes_a_patch_that_breaks_a_rule(tmp_path: Path) -> None:
+def test_a_checkout_takes_a_patch_that_breaks_a_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is put right there: only what cannot be read, or lies elsewhere, is refused."""
     source = FIXTURES / "bad_why"
-    fake_repository(tmp_path, read_unchecked(source), source)
-    assert export.differences(export.export_patches(tmp_path), source) == []
+    monkeypatch.setattr(checkout, "PATCHES", source)
+    assert checkout.main([str(tmp_path / "work"), "--base", str(make_wheel(tmp_path))]) == 0
+    assert export.differences(export.export_patches(tmp_path / "work"), source) == []
     with pytest.raises(BuildError, match="expected the plain name"):
         read_unchecked(FIXTURES / "bad_listed_outside")
 
