@@ -105,7 +105,7 @@ inline uint32_t from_f32(const Format& format, float value, Rounding rounding, O
     uint32_t significand = biased ? (magnitude & 0x7fffffu) | 0x800000u : magnitude;
     const int exponent = (biased ? biased : 1) - 127, lowest = 1 - format.bias;
     int cut = 23 - format.fraction_bits + (exponent < lowest ? lowest - exponent : 0);
-    if (cut > 31) {  // everything: at most half of the last place from 25 on
+    if (cut > 31) {                                   // everything: at most half of the last place from 25 on
       significand >>= cut - 31 > 24 ? 24 : cut - 31;  // random bits keep their weight
       cut = 31;
     }
