@@ -6,7 +6,7 @@ import re
 import zipfile
 from pathlib import Path
 
-from build_scripts.errors import BuildError
+from build_scripts.errors import WHEEL_AGAIN, BuildError
 from build_scripts.pins import Pins
 
 BASE_VARIABLE = "TORCH_BASE_WHEEL"
@@ -67,7 +67,7 @@ def _device_of(path: Path, pins: Pins) -> str:
         with zipfile.ZipFile(path) as archive:
             text = archive.read("torch/version.py").decode("utf-8", errors="replace")
     except zipfile.BadZipFile as error:
-        raise BuildError(f"{path} is damaged ({error}): download it again") from error
+        raise BuildError(f"{path} is damaged ({error}): {WHEEL_AGAIN}") from error
     except KeyError as error:
         raise BuildError(f"{path} is no wheel of torch: it has no torch/version.py") from error
     version = _VERSION_LINE.search(text)

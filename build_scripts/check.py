@@ -203,7 +203,9 @@ def main(argv: list[str] | None = None) -> int:
         wheel: Path | None = args.wheel or newest_wheel()
         stages = args.stages or [stage for stage in STAGES if stage != "wheel" or wheel is not None]
         if "wheel" in stages and wheel is None:
-            raise BuildError("there is no wheel in dist/: build one with `python -m build_scripts.build_wheel`")
+            raise BuildError(
+                "there is no wheel in dist/: build one with `.venv/bin/python -m build_scripts.build_wheel`"
+            )
         for stage in (name for name in STAGES if name in stages):
             if stage == "series":
                 problems = check_series()

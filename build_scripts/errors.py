@@ -6,6 +6,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+# What to do about a damaged wheel: a base is fetched again, a finished one built again.
+WHEEL_AGAIN = (
+    "delete it, then fetch it again (`.venv/bin/python -m build_scripts.fetch`), or build it again where it is a "
+    "patched one (`.venv/bin/python -m build_scripts.build_wheel`)"
+)
+
 
 class BuildError(Exception):
     """Something a user can act on: the text says what was asked, the value, the limit and what to do next."""

@@ -20,7 +20,7 @@ from build_scripts.repack import final_name, new_contents, source_provenance
 from build_scripts.series import read_series
 from build_scripts.wheels import PROVENANCE, Wheel, inspect, is_patched, read_member
 
-_AGAIN = "build the wheel again (python -m build_scripts.build_wheel)"
+_AGAIN = "build the wheel again (.venv/bin/python -m build_scripts.build_wheel)"
 
 
 def _tag_problems(wheel: Wheel, archive: zipfile.ZipFile) -> list[str]:

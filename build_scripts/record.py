@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from build_scripts.errors import BuildError
+from build_scripts.errors import WHEEL_AGAIN, BuildError
 from build_scripts.wheels import name_problems, read_member
 
 _BLOCK = 1 << 20
@@ -37,7 +37,7 @@ def read(archive: zipfile.ZipFile, record: str) -> list[Line]:
         return parse(read_member(archive, record).decode("utf-8"))
     except (UnicodeDecodeError, csv.Error) as error:
         shown = Path(archive.filename or "the wheel").name
-        raise BuildError(f"{shown}: {record} cannot be read ({error}); fetch or build the wheel again") from error
+        raise BuildError(f"{shown}: {record} cannot be read ({error}): the wheel is damaged; {WHEEL_AGAIN}") from error
 
 
 def render(lines: Iterable[Line]) -> str:

@@ -26,7 +26,7 @@ if not __package__:  # run as a file
 from build_scripts import record
 from build_scripts.apply import HunkReport, apply_series
 from build_scripts.digest import file_sha256
-from build_scripts.errors import BuildError, run_main
+from build_scripts.errors import WHEEL_AGAIN, BuildError, run_main
 from build_scripts.lay import check_overlay, overlay_sha256, read_overlay
 from build_scripts.layout import DIST, OVERLAY, PATCHES
 from build_scripts.pins import Pins, read_pins
@@ -145,7 +145,9 @@ def repack(base: Path, out: Path, pins: Pins, *, patches: Path = PATCHES, overla
         known = {*unchanged, *contents, record_name}
         missing = [name for name in wheel.names if not name.endswith("/") and name not in known]
         if missing:
-            raise BuildError(f"{base.name}: RECORD does not list {', '.join(missing[:3])}: the wheel is damaged")
+            raise BuildError(
+                f"{base.name}: RECORD does not list {', '.join(missing[:3])}: the wheel is damaged; {WHEEL_AGAIN}"
+            )
         template = archive.getinfo(f"{wheel.dist_info}/METADATA")
         lines = []
         try:

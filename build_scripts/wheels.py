@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from build_scripts.errors import BuildError
+from build_scripts.errors import WHEEL_AGAIN, BuildError
 from build_scripts.pins import Pins
 from build_scripts.plain_path import path_problem
 from build_scripts.third_party import InvalidVersion, InvalidWheelFilename, Version, parse_wheel_filename
@@ -55,9 +55,9 @@ def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
     try:
         return archive.read(name)
     except KeyError as error:
-        raise BuildError(f"{shown} has no {name}: the wheel is damaged; fetch or build it again") from error
+        raise BuildError(f"{shown} has no {name}: the wheel is damaged; {WHEEL_AGAIN}") from error
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise BuildError(f"{shown}: {name} cannot be read ({error}); fetch or build the wheel again") from error
+        raise BuildError(f"{shown}: {name} cannot be read ({error}): the wheel is damaged; {WHEEL_AGAIN}") from error
 
 
 def name_problems(names: Iterable[str]) -> list[str]:
@@ -115,10 +115,7 @@ def inspect(path: Path) -> Wheel:
                 raise BuildError("; ".join(problems))
             version_text = version_of_module(read_member(archive, "torch/version.py"))
     except zipfile.BadZipFile as error:
-        raise BuildError(
-            f"{path} is damaged ({error}): delete it and fetch it again; "
-            "`.venv/bin/python -m build_scripts.fetch` does so where it lies in build/cache/"
-        ) from error
+        raise BuildError(f"{path} is damaged ({error}): {WHEEL_AGAIN}") from error
     try:
         full_version = Version(str(version_text))
     except InvalidVersion as error:

@@ -7,7 +7,7 @@ import zipfile
 from pathlib import Path
 from typing import IO
 
-from build_scripts.errors import BuildError
+from build_scripts.errors import WHEEL_AGAIN, BuildError
 
 _LOCAL_HEADER = struct.Struct("<4s5H3L2H")
 _UTF8_NAME = 0x800
@@ -38,7 +38,9 @@ class ZipCopier:
         self._stream.seek(info.header_offset)
         fields = _LOCAL_HEADER.unpack(self._stream.read(_LOCAL_HEADER.size))
         if fields[0] != b"PK\x03\x04":
-            raise BuildError(f"{self._source.filename}: no local header of {info.filename}: the wheel is damaged")
+            raise BuildError(
+                f"{self._source.filename}: no local header of {info.filename}: the wheel is damaged; {WHEEL_AGAIN}"
+            )
         self._stream.seek(info.header_offset + _LOCAL_HEADER.size + fields[9] + fields[10])
 
         entry = zipfile.ZipInfo(name, info.date_time)
@@ -60,7 +62,9 @@ class ZipCopier:
         while left:
             block = self._stream.read(min(_BLOCK, left))
             if not block:
-                raise BuildError(f"{self._source.filename} ends inside {info.filename}: the wheel is damaged")
+                raise BuildError(
+                    f"{self._source.filename} ends inside {info.filename}: the wheel is damaged; {WHEEL_AGAIN}"
+                )
             out.write(block)
             left -= len(block)
         self._target.filelist.append(entry)

@@ -222,7 +222,7 @@ def test_no_base_is_named() -> None:
 def test_a_base_that_is_no_wheel_of_torch(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path)
     wheel.write_bytes(wheel.read_bytes()[:-40])
-    with pytest.raises(BuildError, match=r"is damaged \(.*\): download it again"):
+    with pytest.raises(BuildError, match=r"is damaged \(.*\): delete it, then fetch it again"):
         bootstrap.chosen_base(str(wheel), None, PINS)
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("a", "")

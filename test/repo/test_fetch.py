@@ -73,7 +73,7 @@ def test_a_wheel_of_something_else(tmp_path: Path) -> None:
 def test_a_damaged_wheel(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path)
     wheel.write_bytes(wheel.read_bytes()[:-40])
-    with pytest.raises(BuildError, match=r"is damaged .*: delete it and fetch it again; .*-m build_scripts\.fetch"):
+    with pytest.raises(BuildError, match=r"is damaged .*: delete it, then fetch it again .*-m build_scripts\.fetch"):
         fetch.fetch(str(wheel), None, PINS)
 
 
