@@ -30,14 +30,19 @@ bool same_metadata(const at::Tensor& a, const at::Tensor& b) {
 }
 
 at::Tensor make_tensor(c10::Storage storage, c10::DispatchKey key, const at::Tensor& like) {
-  auto impl = c10::make_intrusive<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(key), like.dtype());
+  // A zero tensor has no bytes; without its key a kernel would look for them.
+  c10::DispatchKeySet keys(key);
+  if (like._is_zerotensor()) keys = keys | c10::DispatchKeySet(c10::DispatchKey::ZeroTensor);
+  auto impl = c10::make_intrusive<c10::TensorImpl>(std::move(storage), keys, like.dtype());
   at::Tensor tensor(std::move(impl));
   copy_metadata(like, tensor);
   return tensor;
 }
 
 // Device memory with the bytes of a CPU storage: moved if it is device memory that only got a CPU label, else copied.
+// A zero tensor's storage has a size and no bytes, on either side.
 c10::DataPtr take_bytes(c10::StorageImpl* storage, c10::Device device) {
+  if (!storage->data()) return c10::DataPtr(nullptr, device);
   if (is_device_memory(storage->data_ptr()))
     return relabel(storage->set_data_ptr(c10::DataPtr(nullptr, c10::DeviceType::CPU)), device);
   c10::DataPtr bytes = allocate(storage->nbytes(), device.index(), device);

@@ -4,8 +4,10 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/SDPBackend.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/native/TensorFactories.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/copy_ops.h>
+#include <ATen/ops/zero.h>
 #include <torch/library.h>
 
 #include "alias.h"
@@ -59,10 +61,26 @@ at::Tensor empty_strided(c10::SymIntArrayRef size, c10::SymIntArrayRef stride, s
                                            type_or_default(type));
 }
 
+// Zeros that take no memory, for derivatives that are zero. Their storage has a size and no bytes, and they carry a key
+// that makes ATen materialise them before a kernel would read them.
+at::Tensor zero_tensor(c10::SymIntArrayRef size, std::optional<c10::ScalarType> type, std::optional<c10::Layout>,
+                       std::optional<c10::Device> device, std::optional<bool> pin_memory) {
+  check_not_pinned(pin_memory);
+  at::native::ZeroTensorAllocator allocator(c10::Device(c10::DeviceType::CUDA, index_of(device)));
+  at::Tensor zeros = at::detail::empty_generic(
+      C10_AS_INTARRAYREF_SLOW(size), &allocator,
+      c10::DispatchKeySet(c10::DispatchKey::CUDA) | c10::DispatchKeySet(c10::DispatchKey::ZeroTensor),
+      type_or_default(type), std::nullopt);
+  zeros.storage().unsafeGetStorageImpl()->set_resizable(false);  // its allocator ends here
+  return zeros;
+}
+
 // Any direction between host and device, and between devices; dtype and strides may differ.
 at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking) {
   raise_pending_error();
   if (self.is_same(source)) return self;
+  TORCH_CHECK(!self._is_zerotensor(), "ZeroTensors are immutable: take a .clone() of this one to write to it");
+  if (source._is_zerotensor()) return self.zero_();
   TORCH_CHECK(self.device().is_cpu() || self.is_cuda(), "copy_: cannot copy to ", self.device());
   TORCH_CHECK(source.device().is_cpu() || source.is_cuda(), "copy_: cannot copy from ", source.device());
   Aliases of_self(self.is_cuda() ? self.device().index() : 0),
@@ -171,6 +189,7 @@ struct StubRegistrar {
 TORCH_LIBRARY_IMPL(aten, CUDA, m) {
   m.impl("empty.memory_format", TORCH_FN(empty));
   m.impl("empty_strided", TORCH_FN(empty_strided));
+  m.impl("_efficientzerotensor", TORCH_FN(zero_tensor));
   m.impl("copy_", TORCH_FN(copy_));
   m.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage));
   m.impl("set_.source_Storage", TORCH_FN(set_whole_storage));

@@ -46,7 +46,12 @@ def activate_on_import() -> None:
     """What ``import gfx950_emulator`` does: nothing under GFX950_EMULATOR=0, else activation."""
     value = os.environ.get(SWITCH)
     if value is not None and value not in _OFF + _ON:
-        raise EmulatorError(f"{SWITCH}={value!r}: expected 1 (on) or 0 (off)")
+        refusal = f"{SWITCH}={value!r}: expected 1 (on) or 0 (off)"
+        if getattr(sys, "_gfx950_emulator_startup", False):
+            # Python goes on after an exception in a .pth file, and the process would run without the device.
+            print(f"gfx950_emulator: {refusal}", file=sys.stderr, flush=True)
+            os._exit(1)
+        raise EmulatorError(refusal)
     if value is not None and value in _OFF:
         return
     activate(checked=not getattr(sys, "_gfx950_emulator_startup", False))

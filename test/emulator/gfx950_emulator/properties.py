@@ -50,6 +50,7 @@ _INT = {
     "major": 360,
     "minor": 364,
     "multi_processor_count": 388,
+    "pci_bus_id": 584,
     "memory_clock_rate": 608,
     "memory_bus_width": 612,
     "L2_cache_size": 616,
@@ -76,6 +77,5 @@ def device_properties(device: int = 0) -> DeviceProperties:
         regs_per_multiprocessor=registers,
         shared_memory_per_block_optin=numbers["shared_memory_per_block"],
         shared_memory_per_multiprocessor=numbers["shared_memory_per_block"],
-        pci_bus_id=device + 1,
         **numbers,
     )

@@ -169,7 +169,9 @@ def _initialise() -> None:
     import torch
 
     if hip.runtime().gfx950_device_count() == 0:
-        raise RuntimeError("No HIP GPUs are available: GFX950_DEVICES=0")
+        variables = ("GFX950_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+        given = ", ".join(f"{name}={os.environ[name]}" for name in variables if name in os.environ)
+        raise RuntimeError(f"No HIP GPUs are available: {given}")
     _Process.initialised = True
     count = hip.runtime().gfx950_device_count()
     torch.cuda.default_generators = tuple(_default_generator(i) for i in range(count))

@@ -1,9 +1,12 @@
 // Devices: how many, which is current, what they say about themselves.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
+#include <vector>
 
 #include "gfx950_hip.h"
 #include "runtime.h"
@@ -28,6 +31,52 @@ int parse_device_count() {
   return static_cast<int>(value);
 }
 
+// Which of `count` devices a list such as "0,2" names. As in HIP, a negative number ends the list.
+std::vector<int> parse_visible(const char* variable, const char* text, int count) {
+  std::vector<int> visible;
+  const char* rest = text;
+  while (*rest) {
+    char* end = nullptr;
+    errno = 0;
+    const long value = std::strtol(rest, &end, 10);
+    if (errno || end == rest || (*end && *end != ',')) {
+      std::fprintf(stderr, "gfx950 emulator: %s=%s: expected numbers of devices with commas between, or -1 for none\n",
+                   variable, text);
+      std::exit(1);
+    }
+    if (value < 0 || value >= count) break;
+    if (std::find(visible.begin(), visible.end(), value) != visible.end()) {
+      std::fprintf(stderr, "gfx950 emulator: %s=%s: device %ld is listed twice\n", variable, text, value);
+      std::exit(1);
+    }
+    visible.push_back(static_cast<int>(value));
+    rest = *end ? end + 1 : end;
+  }
+  return visible;
+}
+
+// ROCR_VISIBLE_DEVICES hides devices from HIP; of those left, HIP_VISIBLE_DEVICES or else CUDA_VISIBLE_DEVICES selects.
+std::vector<int> parse_visible_devices() {
+  std::vector<int> devices(static_cast<size_t>(parse_device_count()));
+  std::iota(devices.begin(), devices.end(), 0);
+  const char* of_hip = std::getenv("HIP_VISIBLE_DEVICES") ? "HIP_VISIBLE_DEVICES" : "CUDA_VISIBLE_DEVICES";
+  for (const char* variable : {"ROCR_VISIBLE_DEVICES", of_hip}) {
+    const char* text = std::getenv(variable);
+    if (!text) continue;
+    std::vector<int> selected;
+    for (int index : parse_visible(variable, text, static_cast<int>(devices.size()))) {
+      selected.push_back(devices[static_cast<size_t>(index)]);
+    }
+    devices = std::move(selected);
+  }
+  return devices;
+}
+
+const std::vector<int>& visible_devices() {
+  static const std::vector<int> devices = parse_visible_devices();
+  return devices;
+}
+
 uint64_t parse_memory_limit() {
   const char* text = std::getenv("GFX950_MEMORY_LIMIT");
   if (!text || !*text) {
@@ -45,20 +94,23 @@ uint64_t parse_memory_limit() {
       ++end;
     }
   }
-  if (errno || *end || !(value > 0)) {
+  // The upper bound also keeps the conversion below within range.
+  if (errno || *end || !(value >= 1 && value <= static_cast<double>(kTotalMemory))) {
     std::fprintf(
         stderr,
-        "gfx950 emulator: GFX950_MEMORY_LIMIT=%s: expected bytes, or a number with K, M, G or T (powers of 1024)\n",
+        "gfx950 emulator: GFX950_MEMORY_LIMIT=%s: expected bytes, or a number with K, M, G or T (powers of 1024), "
+        "from 1 to 288G\n",
         text);
     std::exit(1);
   }
-  return std::min(static_cast<uint64_t>(value), kTotalMemory);
+  return static_cast<uint64_t>(value);
 }
 
 hipError_t check_device(int device) {
   if (device >= 0 && device < device_count()) return hipSuccess;
   return fail(hipErrorInvalidDevice, "device " + std::to_string(device) + " does not exist: the emulator has " +
-                                         std::to_string(device_count()) + " (GFX950_DEVICES)");
+                                         std::to_string(device_count()) +
+                                         " (GFX950_DEVICES, HIP_VISIBLE_DEVICES, CUDA_VISIBLE_DEVICES)");
 }
 
 // hipDeviceAttribute_t values that callers ask for, with HIP's numbering.
@@ -83,10 +135,7 @@ constexpr Attribute kAttributes[] = {
 
 }  // namespace
 
-int device_count() {
-  static const int count = parse_device_count();
-  return count;
-}
+int device_count() { return static_cast<int>(visible_devices().size()); }
 
 int current_device() { return thread_device; }
 void set_current_device(int device) { thread_device = device; }
@@ -106,6 +155,8 @@ uint64_t gfx950_memory_limit() { return memory_limit(); }
 int gfx950_device_count() { return device_count(); }
 
 const char* gfx950_check_environment() {
+  (void)memory_limit();  // these two end the process, with the reason
+  (void)device_count();
   try {
     (void)gfx950::RunOptions::from_environment();
     return nullptr;
@@ -177,7 +228,8 @@ hipError_t hipGetDevicePropertiesR0600(hipDeviceProp_tR0600* properties, int dev
   std::memset(&p, 0, sizeof(p));
   std::strncpy(p.name, kDeviceName, sizeof(p.name) - 1);
   std::strncpy(p.gcnArchName, kArchName, sizeof(p.gcnArchName) - 1);
-  std::snprintf(p.uuid, sizeof(p.uuid), "gfx950-emu-%d", device);
+  const int physical = visible_devices()[static_cast<size_t>(device)];
+  std::snprintf(p.uuid, sizeof(p.uuid), "gfx950-emu-%d", physical);
   p.totalGlobalMem = kTotalMemory;
   p.sharedMemPerBlock = p.sharedMemPerMultiprocessor = p.maxSharedMemoryPerMultiProcessor = kLdsBytes;
   p.sharedMemPerBlockOptin = kLdsBytes;
@@ -201,7 +253,7 @@ hipError_t hipGetDevicePropertiesR0600(hipDeviceProp_tR0600* properties, int dev
   p.ECCEnabled = 1;
   p.canMapHostMemory = p.unifiedAddressing = p.hostRegisterSupported = p.canUseHostPointerForRegisteredMem = 1;
   p.cooperativeLaunch = 1;
-  p.pciBusID = device + 1;
+  p.pciBusID = physical + 1;
   *properties = p;
   return hipSuccess;
 }

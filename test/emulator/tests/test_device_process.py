@@ -73,6 +73,42 @@ class TestActivation(TestCase):
         self.assertFails(run_emulated(use, env={"GFX950_DEVICES": "0"}), "GFX950_DEVICES=0")
         self.assertFails(run_python("-c", "import gfx950_emulator", env={"GFX950_EMULATOR": "yes"}), "expected 1")
 
+    def test_a_bad_switch_ends_the_process_before_the_program_runs(self):
+        for value in ("2", "true"):
+            result = run_python("-c", "print('ran')", env={"GFX950_EMULATOR": value})
+            self.assertFails(result, f"GFX950_EMULATOR='{value}': expected 1 .on. or 0 .off.")
+            self.assertNotIn("ran", result.stdout)
+
+    def test_memory_limit_out_of_range(self):
+        use = "import torch; torch.ones(1, device='cuda')"
+        for value in ("1e30", "99999999999T", "1e999", "289G", "0", "0.5", "-1", "nan", "inf"):
+            result = run_emulated(use, env={"GFX950_MEMORY_LIMIT": value})
+            self.assertFails(result, re.escape(f"GFX950_MEMORY_LIMIT={value}: expected") + ".*from 1 to 288G")
+        code = "import torch; print(torch.ones(1, device='cuda').item())"
+        self.assertRuns(run_emulated(code, env={"GFX950_MEMORY_LIMIT": "288G"}), "1.0")
+
+    def test_visible_devices(self):
+        code = (
+            "import torch; count = torch.cuda.device_count(); "
+            "print([torch.cuda.get_device_properties(i).pci_bus_id for i in range(count)])"
+        )
+        for env, buses in (
+            ({}, "[1, 2, 3]"),
+            ({"CUDA_VISIBLE_DEVICES": ""}, "[]"),
+            ({"HIP_VISIBLE_DEVICES": "-1"}, "[]"),
+            ({"CUDA_VISIBLE_DEVICES": "2,0"}, "[3, 1]"),
+            ({"CUDA_VISIBLE_DEVICES": "0", "HIP_VISIBLE_DEVICES": "1,2"}, "[2, 3]"),
+            ({"ROCR_VISIBLE_DEVICES": "2,1", "HIP_VISIBLE_DEVICES": "1"}, "[2]"),
+            ({"HIP_VISIBLE_DEVICES": "1,7,0"}, "[2]"),
+        ):
+            self.assertRuns(run_emulated(code, env={"GFX950_DEVICES": "3", **env}), buses)
+        use = "import torch; print(torch.cuda.is_available()); torch.ones(1, device='cuda')"
+        hidden = run_emulated(use, env={"CUDA_VISIBLE_DEVICES": ""})
+        self.assertIn("False", hidden.stdout)
+        self.assertFails(hidden, "No HIP GPUs are available: CUDA_VISIBLE_DEVICES=")
+        for value, reason in (("GPU-1", "expected numbers of devices"), ("0,0", "device 0 is listed twice")):
+            self.assertFails(run_emulated(use, env={"HIP_VISIBLE_DEVICES": value}), f"={value}: {reason}")
+
     def test_memory_limit(self):
         code = "import torch; a = torch.ones(200000, device='cuda'); print(a.sum().item()); a + a"
         result = run_emulated(code, env={"GFX950_MEMORY_LIMIT": "1M"})
