@@ -54,8 +54,8 @@ void check_launch(const Launch& launch, const Kernel& kernel) {
     invalid(info, "preloads " + std::to_string(d.preload_length) + " argument registers; there are " +
                       std::to_string(kMaxPreload));
   }
-  // Private segment buffer and queue pointer: registers for things that do not exist here.
-  if ((d.properties & (1 << 0 | 1 << 2)) != 0) invalid(info, "asks for a scratch descriptor or a queue pointer");
+  // Private segment buffer: registers for something that does not exist here.
+  if ((d.properties & 1 << 0) != 0) invalid(info, "asks for a scratch descriptor");
   if ((d.rsrc2 >> 10 & 1) != 0) invalid(info, "asks for workgroup info in a register");
   const uint32_t round = d.rsrc1 >> 12 & 15;
   if ((d.rsrc1 >> 21 & 1) == 0 || (d.rsrc1 >> 23 & 1) == 0) {
