@@ -91,8 +91,8 @@ void Workgroup::start_wave(uint32_t number, uint64_t index) {
     push(static_cast<uint32_t>(value >> 32));
   };
   if ((d.properties & kDispatchPtr) != 0) push64(reinterpret_cast<uint64_t>(state_.packet));
-  // There is no queue: a kernel that reads it faults. LLVM asks for it wherever it cannot tell that a kernel does not, as
-  // in one that calls an intrinsic it knows little of.
+  // There is no queue: a kernel that reads it faults. LLVM asks for it wherever it cannot tell that a kernel does not,
+  // as in one that calls an intrinsic it knows little of.
   if ((d.properties & kQueuePtr) != 0) push64(0);
   if ((d.properties & kKernargPtr) != 0) push64(state_.kernarg);
   if ((d.properties & kDispatchId) != 0) push64(0);
