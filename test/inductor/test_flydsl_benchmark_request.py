@@ -95,6 +95,17 @@ class TestBenchmarkTensors(TestCase):
         request = self.request(meta("x", [4, 16], [16, 1], 128), meta("x", [16, 8], [1, 16]))
         self.assertEqual(self.seen(request, torch.zeros(8, 16)), [4, 16, 16, 1, 128, 16, 8, 1, 16, 0])
 
+    def test_another_process_takes_over_the_compile_environment(self) -> None:
+        """A kernel timed in the autotuner's subprocess is compiled with the options that the graph's own would be."""
+        with mock.patch.dict(os.environ, {"FLYDSL_COMPILE_OPT_LEVEL": "3"}):
+            request = self.request(meta("a", [4, 16], [16, 1]), meta("b", [16, 8], [1, 16]))
+        stale = {"FLYDSL_COMPILE_OPT_LEVEL": "1", "FLYDSL_OF_AN_EARLIER_JOB": "1"}
+        for owner_pid, expected in ((os.getpid(), ("1", "1")), (os.getpid() + 1, ("3", None))):
+            request.owner_pid = owner_pid
+            with mock.patch.dict(os.environ, stale):
+                self.seen(request, torch.zeros(4, 16), torch.zeros(8, 16).t())
+                self.assertEqual(tuple(os.environ.get(name) for name in stale), expected)
+
     def test_the_wrong_number_of_tensors(self) -> None:
         request = self.request(meta("a", [4, 16], [16, 1]), meta("b", [16, 8], [1, 16]))
         with self.assertRaisesRegex(ValueError, "1 benchmark inputs for the 2 buffers a, b"):
