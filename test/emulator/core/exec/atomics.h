@@ -124,4 +124,33 @@ U atomic_update(void* address, Atomic op, U x, U compare) {
   return old;
 }
 
+// The atomics that global and buffer instructions share, by the part of their name behind "atomic_":
+// calls add.template operator()<type, operation>(name) for each.
+template <class Add>
+void each_memory_atomic(const Add& add) {
+#define INTEGER(op, name)                              \
+  add.template operator()<uint32_t, Atomic::op>(name); \
+  add.template operator()<uint64_t, Atomic::op>(name "_x2")
+  INTEGER(swap, "swap");
+  INTEGER(cmpswap, "cmpswap");
+  INTEGER(add, "add");
+  INTEGER(sub, "sub");
+  INTEGER(smin, "smin");
+  INTEGER(umin, "umin");
+  INTEGER(smax, "smax");
+  INTEGER(umax, "umax");
+  INTEGER(and_, "and");
+  INTEGER(or_, "or");
+  INTEGER(xor_, "xor");
+  INTEGER(inc, "inc");
+  INTEGER(dec, "dec");
+#undef INTEGER
+  add.template operator()<uint32_t, Atomic::add_f32>("add_f32");
+  add.template operator()<uint64_t, Atomic::add_f64>("add_f64");
+  add.template operator()<uint64_t, Atomic::min_f64>("min_f64");
+  add.template operator()<uint64_t, Atomic::max_f64>("max_f64");
+  add.template operator()<uint32_t, Atomic::pk_add_f16>("pk_add_f16");
+  add.template operator()<uint32_t, Atomic::pk_add_bf16>("pk_add_bf16");
+}
+
 }  // namespace gfx950::exec

@@ -198,12 +198,16 @@ Entry entry(Handler handler, Ty type, int kind, Handler lds = nullptr) {
   return e;
 }
 
-template <class U, Atomic Op>
-void add_atomic(Registry& r, const char* name) {
-  Entry e = entry(atomic<U, Op>, sizeof(U) == 8 ? Ty::b64 : Ty::b32, 2);
-  if (Op == Atomic::cmpswap) e.nsrc = 2;
-  r[std::string("buffer_atomic_") + name] = e;
-}
+struct AddAtomic {
+  Registry& registry;
+
+  template <class U, Atomic Op>
+  void operator()(const char* name) const {
+    Entry e = entry(atomic<U, Op>, sizeof(U) == 8 ? Ty::b64 : Ty::b32, 2);
+    if (Op == Atomic::cmpswap) e.nsrc = 2;  // data holds the new value and the comparand
+    registry[std::string("buffer_atomic_") + name] = e;
+  }
+};
 
 }  // namespace
 
@@ -230,29 +234,7 @@ void register_buffer(Registry& r) {
   r["buffer_store_byte_d16_hi"] = entry(store_part<Element::u8_high>, Ty::b32, 1);
   r["buffer_store_short"] = entry(store_part<Element::u16>, Ty::b32, 1);
   r["buffer_store_short_d16_hi"] = entry(store_part<Element::u16_high>, Ty::b32, 1);
-#define INTEGER(op, name)               \
-  add_atomic<u32, Atomic::op>(r, name); \
-  add_atomic<u64, Atomic::op>(r, name "_x2")
-  INTEGER(swap, "swap");
-  INTEGER(cmpswap, "cmpswap");
-  INTEGER(add, "add");
-  INTEGER(sub, "sub");
-  INTEGER(smin, "smin");
-  INTEGER(umin, "umin");
-  INTEGER(smax, "smax");
-  INTEGER(umax, "umax");
-  INTEGER(and_, "and");
-  INTEGER(or_, "or");
-  INTEGER(xor_, "xor");
-  INTEGER(inc, "inc");
-  INTEGER(dec, "dec");
-#undef INTEGER
-  add_atomic<u32, Atomic::add_f32>(r, "add_f32");
-  add_atomic<u64, Atomic::add_f64>(r, "add_f64");
-  add_atomic<u64, Atomic::min_f64>(r, "min_f64");
-  add_atomic<u64, Atomic::max_f64>(r, "max_f64");
-  add_atomic<u32, Atomic::pk_add_f16>(r, "pk_add_f16");
-  add_atomic<u32, Atomic::pk_add_bf16>(r, "pk_add_bf16");
+  each_memory_atomic(AddAtomic{r});
 }
 
 }  // namespace gfx950::exec

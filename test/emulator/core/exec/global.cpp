@@ -170,37 +170,21 @@ void register_moves(Registry& r, const std::string& prefix, Space space) {
   r[prefix + "store_short_d16_hi"] = entry(store_part<Element::u16_high, Scratch>, space, Form::store, Ty::b32);
 }
 
-template <class U, Atomic Op>
-void add_atomic(Registry& r, const std::string& prefix, Space space, const char* name) {
-  Entry e = entry(atomic<U, Op>, space, Form::atomic, sizeof(U) == 8 ? Ty::b64 : Ty::b32);
-  if (Op == Atomic::cmpswap) e.nsrc = 2;  // data holds the new value and the comparand
-  r[prefix + "atomic_" + name] = e;
-}
+struct AddAtomic {
+  Registry& registry;
+  const std::string& prefix;
+  Space space;
+
+  template <class U, Atomic Op>
+  void operator()(const char* name) const {
+    Entry e = entry(atomic<U, Op>, space, Form::atomic, sizeof(U) == 8 ? Ty::b64 : Ty::b32);
+    if (Op == Atomic::cmpswap) e.nsrc = 2;  // data holds the new value and the comparand
+    registry[prefix + "atomic_" + name] = e;
+  }
+};
 
 void register_atomics(Registry& r, const std::string& prefix, Space space) {
-#define INTEGER(op, name)                              \
-  add_atomic<u32, Atomic::op>(r, prefix, space, name); \
-  add_atomic<u64, Atomic::op>(r, prefix, space, name "_x2")
-  INTEGER(swap, "swap");
-  INTEGER(cmpswap, "cmpswap");
-  INTEGER(add, "add");
-  INTEGER(sub, "sub");
-  INTEGER(smin, "smin");
-  INTEGER(umin, "umin");
-  INTEGER(smax, "smax");
-  INTEGER(umax, "umax");
-  INTEGER(and_, "and");
-  INTEGER(or_, "or");
-  INTEGER(xor_, "xor");
-  INTEGER(inc, "inc");
-  INTEGER(dec, "dec");
-#undef INTEGER
-  add_atomic<u32, Atomic::add_f32>(r, prefix, space, "add_f32");
-  add_atomic<u64, Atomic::add_f64>(r, prefix, space, "add_f64");
-  add_atomic<u64, Atomic::min_f64>(r, prefix, space, "min_f64");
-  add_atomic<u64, Atomic::max_f64>(r, prefix, space, "max_f64");
-  add_atomic<u32, Atomic::pk_add_f16>(r, prefix, space, "pk_add_f16");
-  add_atomic<u32, Atomic::pk_add_bf16>(r, prefix, space, "pk_add_bf16");
+  each_memory_atomic(AddAtomic{r, prefix, space});
 }
 
 }  // namespace
