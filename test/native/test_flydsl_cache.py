@@ -120,6 +120,13 @@ class TestKernelCache(TestCase):
             cache.get_or_build(KEY, fail)
         self.assertEqual(cache.get_or_build(KEY, lambda: "built"), "built")
 
+    def test_values_are_what_was_built(self):
+        cache = KernelCache()
+        self.assertEqual(cache.values(), [])
+        cache.get_or_build(KEY, lambda: "first")
+        cache.get_or_build(KEY, lambda: "never")
+        self.assertEqual(cache.values(), ["first"])
+
     def test_clear(self):
         cache = KernelCache()
         cache.get_or_build(KEY, lambda: "first")

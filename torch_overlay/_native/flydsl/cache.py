@@ -76,8 +76,14 @@ class KernelCache(Generic[T]):
                 return value
             self._misses += 1
             value = build()
-            self._values[key] = value
+            with self._lock:
+                self._values[key] = value
             return value
+
+    def values(self) -> list[T]:
+        """What has been built so far."""
+        with self._lock:
+            return list(self._values.values())
 
     def info(self) -> CacheInfo:
         return CacheInfo(self._hits, self._misses, len(self._values))

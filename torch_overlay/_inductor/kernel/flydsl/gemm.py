@@ -330,3 +330,8 @@ def compile_gemm(spec: GemmSpec) -> CompiledGemm:
     The artifact lands in FlyDSL's disk cache under Inductor's cache directory (or FLYDSL_RUNTIME_CACHE_DIR where set).
     """
     return _compiled.get_or_build(compile_key(spec), lambda: CompiledGemm(spec))
+
+
+def launch_count() -> int:
+    """Launches that returned, of all GEMMs compiled in this process: tells whether a product came from here."""
+    return sum(compiled.launches for compiled in _compiled.values())
