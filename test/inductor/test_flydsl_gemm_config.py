@@ -10,12 +10,13 @@ from unittest import mock
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch._inductor.kernel.flydsl import gemm_config, lds_layout, workgroup_order
+from torch._inductor.kernel.flydsl import epilogue_expr, gemm_config, lds_layout, workgroup_order
 from torch._inductor.kernel.flydsl.gemm_config import DEFAULT_CONFIGS, GemmConfig, GemmProblem, GemmSpec
 from torch._native.flydsl import target
 from torch.testing._internal.common_utils import TestCase, instantiate_parametrized_tests, parametrize, run_tests
 
 GOOD = GemmConfig(tile_m=128, tile_n=128, tile_k=64, stages=2, waves_m=2, waves_n=2)
+BIAS = epilogue_expr.EpilogueInput(dtype="bf16", kind="row")
 EVERY_CONFIG = (*DEFAULT_CONFIGS, *gemm_config._exhaustive_space())
 
 
@@ -175,17 +176,15 @@ class TestSpecKey(TestCase):
     def test_every_field_changes_the_key(self):
         # I4: a kernel cached for one set of compile-time parameters must not serve another.
         keys = [self.SPEC.key]
-        keys += [
-            dataclasses.replace(self.SPEC, **change).key
-            for change in ({"dtype": "fp16"}, {"arch": "gfx942"}, {"k_tail": True})
-        ]
+        changes = [{"dtype": "fp16"}, {"arch": "gfx942"}, {"k_tail": True}, {"out_dtype": "fp32"}, {"a_layout": "m"}]
+        changes += [{"b_layout": "n"}, {"epilogue": epilogue_expr.addmm(BIAS)}]
+        keys += [dataclasses.replace(self.SPEC, **change).key for change in changes]
         for field in dataclasses.fields(GemmConfig):
             changed = dataclasses.replace(GOOD, **{field.name: getattr(GOOD, field.name) + 1})
             keys.append(dataclasses.replace(self.SPEC, config=changed).key)
-        self.assertEqual(len(set(keys)), 1 + 3 + len(dataclasses.fields(GemmConfig)))
-        self.assertEqual(
-            len(dataclasses.fields(GemmSpec)), 4, "a new field of GemmSpec must be in its key and in this test"
-        )
+        self.assertEqual(len(set(keys)), 1 + len(changes) + len(dataclasses.fields(GemmConfig)))
+        tested = {name for change in changes for name in change}
+        self.assertEqual({f.name for f in dataclasses.fields(GemmSpec)}, {"config"} | tested, "a new field needs a key")
 
     def test_key_is_equal_in_another_process(self):
         # I7

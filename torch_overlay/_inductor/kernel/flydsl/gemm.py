@@ -14,6 +14,7 @@ each wave reads its fragments with ds_read_b128 and keeps its accumulators in re
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from pathlib import Path
 from typing import Any
@@ -129,10 +130,8 @@ def _tiles(size: Any, tile: int) -> Any:
 
 def _config_of(key: tuple[Any, ...]) -> tuple[str, bool, GemmConfig]:
     """Back from ``GemmSpec.key``: the kernel's only compile-time argument, so FlyDSL's own keys hold all of it."""
-    _, _, dtype, k_tail, tile_m, tile_n, tile_k, stages, waves_m, waves_n, group_m = key
-    config = GemmConfig(
-        tile_m=tile_m, tile_n=tile_n, tile_k=tile_k, stages=stages, waves_m=waves_m, waves_n=waves_n, group_m=group_m
-    )
+    _, _, dtype, _, _, _, k_tail, _, *fields = key
+    config = GemmConfig(**dict(zip([field.name for field in dataclasses.fields(GemmConfig)], fields, strict=True)))
     return dtype, k_tail, config
 
 
@@ -272,8 +271,16 @@ class CompiledGemm:
     def launches(self) -> int:
         return self.kernel.launches
 
-    def __call__(self, a: torch.Tensor, b_nk: torch.Tensor, out: torch.Tensor, stream: int) -> None:
-        """Launch on the raw ``stream`` of the tensors' device, which must be current. Strides are the tensors'."""
+    def __call__(
+        self, a: torch.Tensor, b_nk: torch.Tensor, out: torch.Tensor, stream: int, *epilogue_inputs: torch.Tensor
+    ) -> None:
+        """Launch on the raw ``stream`` of the tensors' device, which must be current. Strides are the tensors'.
+
+        Tensors are [M, K], [N, K] and [M, N] whatever their layout, or have a batch dimension before these;
+        ``epilogue_inputs`` come in the epilogue's order.
+        """
+        if epilogue_inputs:
+            raise ValueError(f"{self.spec.name} takes no epilogue inputs, got {len(epilogue_inputs)}")
         shapes = (a.shape, b_nk.shape, out.shape, a.stride(), b_nk.stride(), out.stride())
         if shapes not in self._checked:
             self._check(a, b_nk, out)

@@ -1,7 +1,8 @@
 """Dense GEMM: what the kernel accepts (may), which configurations are worth trying (how to search), and which one to
 take when nothing is measured.
 
-The problem is ``C[M, N] = A[M, K] @ B[N, K]^T`` with row-major operands: ``mat2`` of ``aten.mm`` is column-major (NT).
+The problem is ``C[b, M, N] = epilogue(A[b, M, K] @ B[b, N, K]^T)``. An operand's layout names the dimension that lies
+contiguous in memory: A is "k" (row-major) or "m", B is "k" (``mat2`` of ``aten.mm`` column-major) or "n" (row-major).
 Importable without flydsl.
 """
 
@@ -10,17 +11,24 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from torch._native.flydsl import target
+
+from . import epilogue_expr
+from .epilogue_expr import Epilogue, InputStrides
 
 # The kernel needs the asynchronous LDS DMA copy (BufferLoadAsyncLDS, from 0.3.2; before it the compiler waits for all
 # loads ahead of every LDS read) and memory_fence (from 0.3.4).
 FLYDSL_AT_LEAST = "0.3.4"
 
 DType = Literal["bf16", "fp16"]
+OutDType = Literal["bf16", "fp16", "fp32"]
+ALayout = Literal["k", "m"]
+BLayout = Literal["k", "n"]
 
 ITEM_BYTES = 2
+OUT_ITEM_BYTES = epilogue_expr.ITEM_BYTES
 MFMA_MN = 16  # v_mfma_f32_16x16x32_{bf16,f16}
 MFMA_K = 32
 MFMA_CLOCKS = 16  # 4 passes of 4 clocks
@@ -31,6 +39,8 @@ SPAN_LIMIT = 2**32  # num_records of a buffer descriptor and the offsets into it
 # Offsets of masked lanes are set to 2^31, so that whatever is added to them stays outside the descriptor's bound.
 TILE_SPAN_LIMIT = 2**31
 INT32_LIMIT = 2**31
+GRID_Z_LIMIT = 65535
+ADDRESS_LIMIT = 2**47
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -79,7 +89,12 @@ class GemmConfig:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GemmProblem:
-    """Sizes and element strides of the NT operands: A [m, k] with row stride lda, B [n, k], ldb, and C [m, n], ldc."""
+    """Sizes and strides, in elements, of ``batch`` products. Batch strides may be 0: an operand that all share.
+
+    ``lda``, ``ldb`` and ``ldc`` lead from one contiguous run to the next: A in layout "k" is [m, k] and its rows are
+    lda apart, in layout "m" it is [k, m]. C is row-major. ``epilogue_strides`` has an entry for each of the epilogue's
+    inputs. ``out_dtype`` None is the operands' type.
+    """
 
     m: int
     n: int
@@ -88,25 +103,88 @@ class GemmProblem:
     lda: int
     ldb: int
     ldc: int
+    batch: int = 1
+    out_dtype: OutDType | None = None
+    a_layout: ALayout = "k"
+    b_layout: BLayout = "k"
+    stride_a: int = 0
+    stride_b: int = 0
+    stride_c: int = 0
+    epilogue: Epilogue = epilogue_expr.IDENTITY
+    epilogue_strides: tuple[InputStrides, ...] = ()
+
+    @property
+    def stored_dtype(self) -> OutDType:
+        return self.dtype if self.out_dtype is None else self.out_dtype
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        a, b = (self.m, self.k), (self.n, self.k)
+        return (
+            Operand("A", *(a if self.a_layout == "k" else a[::-1]), self.lda, self.stride_a, ITEM_BYTES),
+            Operand("B", *(b if self.b_layout == "k" else b[::-1]), self.ldb, self.stride_b, ITEM_BYTES),
+            Operand("C", self.m, self.n, self.ldc, self.stride_c, OUT_ITEM_BYTES[self.stored_dtype]),
+        )
+
+
+class Operand(NamedTuple):
+    """A matrix as it lies in memory: ``rows`` contiguous runs of ``cols`` elements."""
+
+    name: str
+    rows: int
+    cols: int
+    stride: int
+    batch_stride: int
+    item_bytes: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GemmSpec:
-    """Everything that is fixed when the kernel is compiled. M, N, K and the strides are run-time values."""
+    """Everything that is fixed when the kernel is compiled. Sizes, strides and the batch are run-time values."""
 
     dtype: DType
     config: GemmConfig
     arch: str
     k_tail: bool  # K is not a multiple of tile_k: the last K tile's loads are masked per lane
+    out_dtype: OutDType | None = None  # None is dtype
+    a_layout: ALayout = "k"
+    b_layout: BLayout = "k"
+    epilogue: Epilogue = epilogue_expr.IDENTITY
+
+    @property
+    def stored_dtype(self) -> OutDType:
+        return self.dtype if self.out_dtype is None else self.out_dtype
+
+    @property
+    def layout(self) -> str:
+        """As BLAS names it: B is [K, N], and N(ot transposed) is row-major."""
+        return f"{'n' if self.a_layout == 'k' else 't'}{'t' if self.b_layout == 'k' else 'n'}"
 
     @property
     def name(self) -> str:
-        return f"gemm_nt_{self.dtype}_{self.config.name}{'_ktail' if self.k_tail else ''}"
+        parts = [
+            f"gemm_{self.layout}_{self.dtype}",
+            self.stored_dtype if self.stored_dtype != self.dtype else "",
+            self.config.name,
+            "ktail" if self.k_tail else "",
+            self.epilogue.name,
+        ]
+        return "_".join(part for part in parts if part)
 
     @property
     def key(self) -> tuple[object, ...]:
         """Explicit and equal in every process; what it does not name must not change the code."""
-        return ("gemm_nt", self.arch, self.dtype, self.k_tail, *dataclasses.astuple(self.config))
+        return (
+            "gemm",
+            self.arch,
+            self.dtype,
+            self.stored_dtype,
+            self.a_layout,
+            self.b_layout,
+            self.k_tail,
+            self.epilogue.key,
+            *dataclasses.astuple(self.config),
+        )
 
 
 def unavailable_reason() -> str | None:
@@ -122,19 +200,58 @@ def unavailable_reason() -> str | None:
 
 def unsupported_reason(problem: GemmProblem) -> str | None:
     """Why no configuration computes this problem; None if some may. Python integers throughout: no overflow."""
-    p = problem
+    return (
+        _kind_unsupported_reason(problem)
+        or _size_unsupported_reason(problem)
+        or _span_unsupported_reason(problem)
+        or _not_built_reason(problem)
+    )
+
+
+def _not_built_reason(p: GemmProblem) -> str | None:
+    """What the interface can say and the kernel cannot do."""
+    if (p.a_layout, p.b_layout) != ("k", "k"):
+        return f"layouts {p.a_layout}, {p.b_layout}: only row-major A and column-major mat2 are built"
+    if p.batch != 1:
+        return f"batch={p.batch}: only single products are built"
+    if p.stored_dtype != p.dtype:
+        return f"out_dtype {p.stored_dtype} is not the operands' {p.dtype}"
+    if not p.epilogue.is_identity:
+        return "an epilogue: only the plain product is built"
+    return None
+
+
+def _kind_unsupported_reason(p: GemmProblem) -> str | None:
     if p.dtype not in ("bf16", "fp16"):
         return f"dtype {p.dtype} is not bf16 or fp16"
-    for name, size in (("M", p.m), ("N", p.n), ("K", p.k)):
+    if p.stored_dtype not in OUT_ITEM_BYTES:
+        return f"out_dtype {p.out_dtype} is not one of {', '.join(OUT_ITEM_BYTES)}"
+    if p.a_layout not in ("k", "m") or p.b_layout not in ("k", "n"):
+        return f"layouts {p.a_layout}, {p.b_layout} are not k or m for A, k or n for B"
+    reason = epilogue_expr.invalid_reason(p.epilogue)
+    if reason is not None:
+        return reason
+    if len(p.epilogue_strides) != len(p.epilogue.inputs):
+        return f"strides of {len(p.epilogue_strides)} epilogue inputs, there are {len(p.epilogue.inputs)}"
+    return None
+
+
+def _size_unsupported_reason(p: GemmProblem) -> str | None:
+    for name, size in (("M", p.m), ("N", p.n), ("K", p.k), ("batch", p.batch)):
         if size <= 0:
             return f"{name}={size}: an empty product has no tile to compute"
         if size >= INT32_LIMIT:
             return f"{name}={size} is not below 2^31: the kernel counts in 32 bits"
+    if p.batch > GRID_Z_LIMIT:
+        return f"batch={p.batch} is over {GRID_Z_LIMIT}, a grid's largest third dimension"
     for name, size in (("N", p.n), ("K", p.k)):
         if size % CHUNK_ITEMS:
             return f"{name}={size} is not a multiple of {CHUNK_ITEMS}: loads and stores move {CHUNK_BYTES} bytes a lane"
-    operands = (("A", p.m, p.k, p.lda), ("B", p.n, p.k, p.ldb), ("C", p.m, p.n, p.ldc))
-    for name, rows, cols, stride in operands:
+    for name, rows, cols, stride, batch_stride, item_bytes in p.operands:
+        if batch_stride < 0:
+            return f"{name}: batch stride {batch_stride} is negative"
+        if p.batch > 1 and batch_stride * item_bytes % CHUNK_BYTES:
+            return f"{name}: batch stride {batch_stride} is not a multiple of {CHUNK_BYTES} bytes"
         if rows == 1:
             continue  # the stride is never used
         if stride < cols:
@@ -143,11 +260,25 @@ def unsupported_reason(problem: GemmProblem) -> str | None:
             return f"{name}: row stride {stride} is not a multiple of {CHUNK_ITEMS} elements ({CHUNK_BYTES} bytes)"
         if stride >= INT32_LIMIT:
             return f"{name}: row stride {stride} is not below 2^31: the kernel counts in 32 bits"
-    for name, rows, cols, stride in operands:
-        span = ((rows - 1) * stride + cols) * ITEM_BYTES
+    # Operands may be shared by the batches, C may not.
+    c = p.operands[2]
+    if p.batch > 1 and c.batch_stride < (c.rows - 1) * c.stride + c.cols:
+        return f"C: batch stride {c.batch_stride} is below ({c.rows}-1)*{c.stride}+{c.cols}: batches overlap"
+    return None
+
+
+def _span_unsupported_reason(p: GemmProblem) -> str | None:
+    for name, rows, cols, stride, batch_stride, item_bytes in p.operands:
+        span = ((rows - 1) * stride + cols) * item_bytes
         if span >= SPAN_LIMIT:
             arithmetic = f"({rows}-1)*{stride}+{cols} elements = {span} bytes"
             return f"{name} spans {arithmetic}, not below 2^32: buffer offsets are 32 bits"
+        if (p.batch - 1) * batch_stride * item_bytes >= ADDRESS_LIMIT:
+            return f"{name}: {p.batch} batches of stride {batch_stride} are beyond 2^47 bytes of address space"
+    for i, (operand, strides) in enumerate(zip(p.epilogue.inputs, p.epilogue_strides, strict=True)):
+        reason = epilogue_expr.input_unsupported_reason(f"epilogue input {i}", operand, strides, p.m, p.n, p.batch)
+        if reason is not None:
+            return reason
     return None
 
 
@@ -212,12 +343,10 @@ def config_unsupported_reason(problem: GemmProblem, config: GemmConfig) -> str |
     if k_tiles < c.stages - 1:
         arithmetic = f"ceil(K={p.k} / {c.tile_k}) = {k_tiles} K tiles"
         return f"{arithmetic}, fewer than the {c.stages - 1} that the pipeline loads ahead"
-    for name, rows, stride, cols in (
-        ("A", c.tile_m, p.lda, p.k),
-        ("B", c.tile_n, p.ldb, p.k),
-        ("C", c.tile_m, p.ldc, p.n),
-    ):
-        span = (rows * stride + cols) * ITEM_BYTES
+    a, b, out = p.operands
+    tile_rows = (c.tile_m if p.a_layout == "k" else c.tile_k, c.tile_n if p.b_layout == "k" else c.tile_k, c.tile_m)
+    for (name, _, cols, stride, _, item_bytes), rows in zip((a, b, out), tile_rows, strict=True):
+        span = (rows * stride + cols) * item_bytes
         if span >= TILE_SPAN_LIMIT:
             return f"{name}: a tile of {rows} rows spans {span} bytes, not below 2^31, where masked lanes point"
     threads = math.ceil(p.m / c.tile_m) * math.ceil(p.n / c.tile_n) * c.threads
@@ -343,4 +472,18 @@ def spec_for(problem: GemmProblem, config: GemmConfig, arch: str) -> GemmSpec:
     reason = target.arch_unsupported_reason(arch) or config_unsupported_reason(problem, config)
     if reason is not None:
         raise ValueError(f"FlyDSL GEMM {config.name} cannot compute {problem}: {reason}")
-    return GemmSpec(dtype=problem.dtype, config=config, arch=arch, k_tail=problem.k % config.tile_k != 0)
+    return GemmSpec(
+        dtype=problem.dtype,
+        config=config,
+        arch=arch,
+        k_tail=k_tail(problem, config),
+        out_dtype=problem.out_dtype,
+        a_layout=problem.a_layout,
+        b_layout=problem.b_layout,
+        epilogue=problem.epilogue,
+    )
+
+
+def k_tail(problem: GemmProblem, config: GemmConfig) -> bool:
+    """Whether lanes beyond K must be masked. Where K leads from row to row, the descriptor's bound does it."""
+    return problem.k % config.tile_k != 0 and "k" in (problem.a_layout, problem.b_layout)
