@@ -10,7 +10,7 @@ import sys
 
 from torch._inductor.codegen.flydsl.cache_key import template_source_hash, toolchain_key
 from torch._inductor.codegen.flydsl.render import gemm_module, literal
-from torch._inductor.kernel.flydsl.gemm_config import GemmConfig, GemmSpec
+from torch._inductor.kernel.flydsl.gemm_config import Epilogue, GemmConfig, GemmSpec
 from torch._native.flydsl import target
 from torch.testing._internal.common_utils import TestCase, run_tests
 
@@ -26,7 +26,7 @@ class TestModule(TestCase):
 import functools
 
 from torch._inductor.kernel.flydsl.gemm import compile_gemm
-from torch._inductor.kernel.flydsl.gemm_config import GemmConfig, GemmSpec
+from torch._inductor.kernel.flydsl.gemm_config import Epilogue, GemmConfig, GemmSpec
 
 SPEC = GemmSpec(
     dtype='bf16',
@@ -41,6 +41,13 @@ SPEC = GemmSpec(
     ),
     arch='gfx950',
     k_tail=True,
+    out_dtype=None,
+    a_layout='k',
+    b_layout='k',
+    epilogue=Epilogue(
+        inputs=(),
+        steps=(('acc',),),
+    ),
 )
 
 
@@ -61,7 +68,7 @@ def flydsl_mm_main(arg_a, arg_b, out, stream):
         )
 
     def test_literals_rebuild_the_spec(self) -> None:
-        scope = {"GemmConfig": GemmConfig, "GemmSpec": GemmSpec}
+        scope = {"Epilogue": Epilogue, "GemmConfig": GemmConfig, "GemmSpec": GemmSpec}
         self.assertEqual(eval(literal(SPEC), scope), SPEC)
 
     def test_values_without_a_stable_text_are_refused(self) -> None:
@@ -85,7 +92,7 @@ class TestKeys(TestCase):
         "from torch._inductor.codecache import code_hash\n"
         "from torch._inductor.codegen.flydsl.cache_key import template_source_hash, toolchain_key\n"
         "from torch._inductor.codegen.flydsl.render import gemm_module\n"
-        "from torch._inductor.kernel.flydsl.gemm_config import GemmConfig, GemmSpec\n"
+        "from torch._inductor.kernel.flydsl.gemm_config import Epilogue, GemmConfig, GemmSpec\n"
         f"print(code_hash(gemm_module('flydsl_mm', {SPEC!r})), template_source_hash(), toolchain_key())\n"
     )
 

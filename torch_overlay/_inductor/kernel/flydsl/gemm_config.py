@@ -16,7 +16,9 @@ from typing import Literal, NamedTuple
 from torch._native.flydsl import target
 
 from . import epilogue_expr
-from .epilogue_expr import Epilogue, InputStrides
+from .epilogue_expr import Epilogue as Epilogue
+from .epilogue_expr import EpilogueInput as EpilogueInput  # generated modules import all of a spec from here
+from .epilogue_expr import InputStrides
 
 # The kernel needs the asynchronous LDS DMA copy (BufferLoadAsyncLDS, from 0.3.2; before it the compiler waits for all
 # loads ahead of every LDS read) and memory_fence (from 0.3.4).
