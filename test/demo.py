@@ -44,12 +44,14 @@ def candidate_table(candidates: list[Candidate], unit: str) -> Table:
     table.add_column("configuration")
     table.add_column("µs", justify="right")
     table.add_column("against the fastest", justify="right")
+    ties = sum(candidate.tie for candidate in candidates)
     for candidate in candidates:
         if candidate.microseconds is None:
             table.add_row(candidate.backend, candidate.configuration, "failed", "dropped")
         else:
-            ratio = candidate.microseconds / (candidates[0].microseconds or math.nan)
-            table.add_row(candidate.backend, candidate.configuration, f"{candidate.microseconds:.2f}", f"{ratio:.2f}x")
+            ratio = f"{candidate.microseconds / (candidates[0].microseconds or math.nan):.2f}x"
+            mark = "tie " if candidate.tie and ties > 1 else ""
+            table.add_row(candidate.backend, candidate.configuration, f"{candidate.microseconds:.2f}", mark + ratio)
     return table
 
 
@@ -93,6 +95,8 @@ def print_outcome(console: Console, outcome: Outcome, unit: str) -> None:
         )
     else:
         console.print(candidate_table(outcome.candidates, unit))
+        if outcome.tie_rule is not None:
+            console.print(outcome.tie_rule)
         console.print(f"winner: {outcome.candidates[0].backend} {outcome.candidates[0].configuration}")
         if outcome.benchmarked:
             console.print(f"choice: candidates were compiled and timed in this process, {outcome.seconds:.1f} s")

@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -28,11 +28,15 @@ _SHORT = {"waves_per_eu": "waves/eu", "GROUP_M": "group_m", "matrix_instr_nonkdi
 
 @dataclass(frozen=True)
 class Candidate:
-    """An autotuned choice: who offers it, with which configuration, and its time (None: dropped because it failed)."""
+    """An autotuned choice: who offers it, with which configuration, and its time (None: dropped because it failed).
+
+    `tie`: a modelled time that is too near to the best one to tell them apart; never so for times of hardware.
+    """
 
     backend: str
     configuration: str
     microseconds: float | None
+    tie: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,7 @@ class Outcome:
     value_there: float  # the float64 value of that element
     within_bound: bool  # every element within its own bound
     flydsl_launches: int | None  # of the compiled product, timing not counted; None where launches are not counted
+    tie_rule: str | None  # how modelled times that are ties are ordered; None for times of hardware
     seconds: float
 
 
@@ -73,6 +78,17 @@ def flydsl_launch_count() -> int | None:
     if emulator is None:
         return None
     return sum(count for name, count in emulator.launch_counts().items() if name.startswith("gemm_nt_"))
+
+
+def with_ties(candidates: list[Candidate]) -> tuple[list[Candidate], str | None]:
+    """The candidates, fastest first, with their ties marked where times are modelled, and the rule of their order."""
+    in_order = sorted(candidates, key=lambda c: math.inf if c.microseconds is None else c.microseconds)
+    if "gfx950_emulator" not in sys.modules or not in_order:
+        return in_order, None
+    from gfx950_emulator.autotuning import RULE, is_tie
+
+    best = in_order[0].microseconds
+    return [replace(c, tie=is_tie(c.microseconds, best)) for c in in_order], RULE
 
 
 @contextmanager
@@ -130,14 +146,16 @@ def run_product(console: Console, backends: str, a: torch.Tensor, b: torch.Tenso
     expected, bound = reference.product_and_bound(a, b)
     error = (result.cpu().double() - expected).abs()
     worst = int((error / bound).argmax())
+    in_order, tie_rule = with_ties(candidates)
     return Outcome(
         backends=backends,
-        candidates=sorted(candidates, key=lambda c: math.inf if c.microseconds is None else c.microseconds),
+        candidates=in_order,
         benchmarked=counters["inductor"]["select_algorithm_autotune"] > 0,
         max_error=float(error.flatten()[worst]),
         max_bound=float(bound.flatten()[worst]),
         value_there=float(expected.flatten()[worst]),
         within_bound=bool((error <= bound).all()),
         flydsl_launches=None if before is None or after is None else after - before,
+        tie_rule=tie_rule,
         seconds=time.monotonic() - started,
     )

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
-import runpy
 import sys
-from pathlib import Path
 
 from gfx950_emulator.errors import EmulatorError
 
@@ -39,31 +37,19 @@ def main(argv: list[str]) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
         return status
+    from gfx950_emulator import target
     from gfx950_emulator.activation import activate
 
     try:
+        target.check(argv)
         activate()
+    except target.NothingToRun as error:
+        print(f"gfx950 emulator: {error}\n{USAGE}", file=sys.stderr)
+        return 2
     except EmulatorError as error:
         print(f"gfx950 emulator: {error}", file=sys.stderr)
         return 1
-    if argv[0] in ("-m", "-c"):
-        if len(argv) < 2:
-            print(f"argument expected for the {argv[0]} option\n{USAGE}", file=sys.stderr)
-            return 2
-        sys.path[0] = ""
-        sys.argv = [argv[0], *argv[2:]]
-        if argv[0] == "-m":
-            runpy.run_module(argv[1], run_name="__main__", alter_sys=True)
-        else:
-            exec(compile(argv[1], "<string>", "exec"), {"__name__": "__main__", "__builtins__": __builtins__})
-        return 0
-    script = Path(argv[0])
-    if not script.exists():
-        print(f"gfx950 emulator: no such file: {script}\n{USAGE}", file=sys.stderr)
-        return 2
-    sys.argv = list(argv)
-    sys.path[0] = str(script.resolve().parent)
-    runpy.run_path(str(script), run_name="__main__")
+    target.run(argv)
     return 0
 
 

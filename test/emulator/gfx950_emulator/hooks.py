@@ -22,6 +22,7 @@ AFTER: dict[str, str] = {
     "torch.cuda": "torch_cuda:install",
     "torch.storage": "torch_storage:install",
     "torch._inductor.runtime.benchmarking": "benchmarking:install_inductor",
+    "torch._inductor.select_algorithm": "autotuning:install",
     "triton.testing": "benchmarking:install_triton",
 }
 

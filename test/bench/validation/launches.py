@@ -1,0 +1,245 @@
+"""The kernels that stand for a published row, compiled for gfx950 and ready to launch.
+
+A row's modelled time is that of its fastest candidate, as its source took the fastest of an autotuner's. Which
+candidates there are:
+
+own GEMM     the repository's FlyDSL GEMM with every configuration of its default list that fits the shape
+Triton GEMM  Inductor's Triton template for `a @ b.T`, compiled by Inductor, with the `TRITON_CANDIDATES` configurations
+             of its default list that `_likely` prefers (the source searched Inductor's exhaustive list of thousands)
+FP8, MX      Triton kernels of triton_kernels.py, a few tile sizes each. The published FlyDSL kernels are not here, so
+             these rows compare two kernels of one algorithm as well as a model with a measurement
+attention    the same, against published Triton figures (another Triton kernel)
+norm         the same, against published FlyDSL figures
+stream       a copy and an addition
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._inductor.kernel.flydsl import gemm, gemm_config
+
+from bench.validation import triton_kernels
+from bench.validation.rows import Row
+
+TRITON_CANDIDATES = 8
+COMPUTE_UNITS = 256
+ARCH = "gfx950"
+_TORCH = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+# Block of M, N, K, and waves: from decode to large squares.
+_SCALED_TILES = (
+    (32, 32, 256, 2),
+    (32, 64, 256, 4),
+    (64, 64, 256, 4),
+    (64, 128, 256, 4),
+    (128, 128, 128, 4),
+    (128, 128, 256, 8),
+    (128, 256, 128, 8),
+    (256, 256, 128, 8),
+)
+_BLOCK_TILES = ((32, 64, 4), (64, 64, 4), (64, 128, 4), (128, 128, 4), (128, 128, 8), (256, 128, 8))
+_ATTENTION_TILES = ((128, 64, 4, 1), (128, 64, 4, 2), (128, 128, 8, 1), (256, 64, 8, 1), (256, 64, 8, 2))
+
+
+@dataclass(frozen=True)
+class Candidate:
+    name: str
+    launch: Callable[[], Any]
+
+
+def _empty(*sizes: int, dtype: torch.dtype) -> torch.Tensor:
+    """Device memory that nobody writes: a timing-only launch neither reads nor writes it."""
+    return torch.empty(sizes, dtype=dtype, device="cuda")
+
+
+def _own_gemm(row: Row) -> Iterator[Candidate]:
+    m, n, k = (row.sizes[name] for name in "MNK")
+    a, b, c = (_empty(*size, dtype=torch.bfloat16) for size in ((m, k), (n, k), (m, n)))
+    problem = gemm_config.GemmProblem(m=m, n=n, k=k, dtype="bf16", lda=k, ldb=k, ldc=n)
+    stream = torch.cuda.current_stream().cuda_stream
+    for config in gemm_config.configs(problem):
+        compiled = gemm.compile_gemm(gemm_config.spec_for(problem, config, ARCH))
+        yield Candidate(config.name, functools.partial(compiled, a, b, c, stream))
+
+
+def _likely(m: int, n: int, k: int, block_m: int, block_n: int, block_k: int) -> float:
+    """Clocks of the busiest compute unit by MFMA and L2 throughput alone: enough to leave out what cannot be best."""
+    tiles = math.ceil(m / block_m) * math.ceil(n / block_n)
+    mfma = block_m * block_n * k / 2048
+    loads = (block_m + block_n) * k * 2 / 64
+    return math.ceil(tiles / COMPUTE_UNITS) * (max(mfma, loads) + 500 * math.ceil(k / block_k) / 2)
+
+
+def _triton_gemm(row: Row) -> Iterator[Candidate]:
+    from torch._inductor import config as inductor_config
+    from torch._inductor.select_algorithm import (
+        TritonTemplateCaller,
+        add_preprocessing_fn,
+        clear_preprocessing_fns,
+    )
+
+    m, n, k = (row.sizes[name] for name in "MNK")
+    found: list[TritonTemplateCaller] = []
+
+    def keep(choices: list[Any]) -> list[Any]:
+        """Takes the templates away before Inductor compiles all of them; ATen is left, and needs no search."""
+        found.extend(choice for choice in choices if isinstance(choice, TritonTemplateCaller))
+        return [choice for choice in choices if not isinstance(choice, TritonTemplateCaller)]
+
+    def tiles(choice: Any) -> tuple[int, int, int]:
+        block_m, block_k, block_n = (
+            int(part) for part in str(choice.info_dict()["tile_shape"]).strip("()").split(", ")
+        )
+        return block_m, block_n, block_k
+
+    a, b, c = (_empty(*size, dtype=torch.bfloat16) for size in ((m, k), (n, k), (m, n)))
+    torch._dynamo.reset()
+    add_preprocessing_fn(keep)
+    try:
+        with inductor_config.patch(
+            max_autotune=True, max_autotune_gemm_backends="ATEN,TRITON", fx_graph_cache=False, compile_threads=1
+        ):
+            torch.compile(lambda x, y: x @ y.T)(a, b)
+    finally:
+        clear_preprocessing_fns(clear_defaults=False)
+    found.sort(key=lambda choice: _likely(m, n, k, *tiles(choice)))
+    for choice in found[:TRITON_CANDIDATES]:
+        block_m, block_n, block_k = tiles(choice)
+        name = f"{block_m}x{block_n}x{block_k} warps={choice.bmreq.num_warps}"
+        yield Candidate(name, choice.bmreq.make_run_fn(a, b.T, out=c))
+
+
+def _fits(row: Row, block_m: int, block_n: int, block_k: int = 1) -> bool:
+    """No tile more than twice the problem, and whole K tiles where the kernel has no K tail."""
+    m, n, k = (row.sizes[name] for name in "MNK")
+    return (block_m <= 32 or block_m < 2 * m) and block_n <= n and k % block_k == 0
+
+
+def _fp8_gemm(row: Row) -> Iterator[Candidate]:
+    m, n, k = (row.sizes[name] for name in "MNK")
+    a, b = (_empty(*size, dtype=torch.float8_e4m3fn) for size in ((m, k), (n, k)))
+    c = _empty(m, n, dtype=torch.bfloat16)
+    for block_m, block_n, block_k, warps in _SCALED_TILES:
+        if not _fits(row, block_m, block_n, block_k):
+            continue
+        grid = (math.ceil(m / block_m) * math.ceil(n / block_n),)
+
+        def launch(
+            grid: Any = grid, tile: tuple[int, int, int] = (block_m, block_n, block_k), warps: int = warps
+        ) -> None:
+            triton_kernels.fp8_gemm[grid](
+                a, b, c, m, n, k, *tile, GROUP_M=4, num_warps=warps, num_stages=2, matrix_instr_nonkdim=16
+            )
+
+        yield Candidate(f"{block_m}x{block_n}x{block_k} warps={warps}", launch)
+
+
+def _fp8_block_gemm(row: Row) -> Iterator[Candidate]:
+    m, n, k = (row.sizes[name] for name in "MNK")
+    blocks = math.ceil(k / 128)
+    a, b = (_empty(*size, dtype=torch.float8_e4m3fn) for size in ((m, k), (n, k)))
+    a_scale = _empty(m, blocks, dtype=torch.float32)
+    b_scale = _empty(math.ceil(n / 128), blocks, dtype=torch.float32)
+    c = _empty(m, n, dtype=torch.bfloat16)
+    for block_m, block_n, warps in _BLOCK_TILES:
+        if not _fits(row, block_m, block_n):
+            continue
+        grid = (math.ceil(m / block_m) * math.ceil(n / block_n),)
+
+        def launch(grid: Any = grid, tile: tuple[int, int] = (block_m, block_n), warps: int = warps) -> None:
+            triton_kernels.fp8_block_gemm[grid](
+                a, b, a_scale, b_scale, c, m, n, k, blocks, *tile,
+                GROUP_M=4, EVEN_K=k % 128 == 0, num_warps=warps, num_stages=2, matrix_instr_nonkdim=16,
+            )  # fmt: skip
+
+        yield Candidate(f"{block_m}x{block_n}x128 warps={warps}", launch)
+
+
+def _mx_gemm(row: Row) -> Iterator[Candidate]:
+    m, n, k = (row.sizes[name] for name in "MNK")
+    packed = 2 if row.dtype == "mxfp4" else 1
+    dtype = torch.uint8 if packed == 2 else torch.float8_e4m3fn
+    a, b = (_empty(*size, dtype=dtype) for size in ((m, k // packed), (n, k // packed)))
+    a_scale, b_scale = (_empty(*size, dtype=torch.uint8) for size in ((m, k // 32), (n, k // 32)))
+    c = _empty(m, n, dtype=torch.bfloat16)
+    for block_m, block_n, block_k, warps in _SCALED_TILES:
+        block_k = max(block_k, 256) if packed == 2 else block_k
+        if not _fits(row, block_m, block_n, block_k):
+            continue
+        grid = (math.ceil(m / block_m) * math.ceil(n / block_n),)
+
+        def launch(
+            grid: Any = grid, tile: tuple[int, int, int] = (block_m, block_n, block_k), warps: int = warps
+        ) -> None:
+            triton_kernels.mx_gemm[grid](
+                a, b, a_scale, b_scale, c, m, n, k, *tile,
+                GROUP_M=4, FORMAT="e2m1" if packed == 2 else "e4m3", PACKED=packed,
+                num_warps=warps, num_stages=2, matrix_instr_nonkdim=16,
+            )  # fmt: skip
+
+        yield Candidate(f"{block_m}x{block_n}x{block_k} warps={warps}", launch)
+
+
+def _attention(row: Row) -> Iterator[Candidate]:
+    s = row.sizes
+    q, o = (_empty(s["B"], s["Sq"], s["H"], s["D"], dtype=torch.bfloat16) for _ in range(2))
+    k, v = (_empty(s["B"], s["Skv"], s["Hkv"], s["D"], dtype=torch.bfloat16) for _ in range(2))
+    for block_m, block_n, warps, stages in _ATTENTION_TILES:
+        grid = (s["Sq"] // block_m, s["H"], s["B"])
+
+        def launch(
+            grid: Any = grid, tile: tuple[int, int] = (block_m, block_n), warps: int = warps, stages: int = stages
+        ) -> None:
+            triton_kernels.attention[grid](
+                q, k, v, o, s["D"] ** -0.5, s["Sq"], s["H"], s["Hkv"], s["D"], *tile,
+                CAUSAL=bool(s["causal"]), num_warps=warps, num_stages=stages, matrix_instr_nonkdim=16,
+            )  # fmt: skip
+
+        yield Candidate(f"{block_m}x{block_n} warps={warps} stages={stages}", launch)
+
+
+def _norm(row: Row) -> Iterator[Candidate]:
+    m, n = row.sizes["M"], row.sizes["N"]
+    x, y = (_empty(m, n, dtype=_TORCH[row.dtype]) for _ in range(2))
+    w = _empty(n, dtype=_TORCH[row.dtype])
+    whole = 1 << (n - 1).bit_length()
+    one_pass = whole <= 32768
+    for block, warps in ((whole, 8), (whole, 16)) if one_pass else ((8192, 8), (8192, 16), (16384, 16)):
+
+        def launch(block: int = block, warps: int = warps) -> None:
+            triton_kernels.rms_norm[(m,)](x, w, y, n, 1e-6, block, one_pass, num_warps=warps)
+
+        yield Candidate(f"{block} {'in registers' if one_pass else 'twice'} warps={warps}", launch)
+
+
+def _stream(row: Row) -> Iterator[Candidate]:
+    n = row.sizes["elements"]
+    operands = [_empty(n, dtype=_TORCH[row.dtype]) for _ in range(3 if row.op == "add" else 2)]
+    kernel = triton_kernels.add if row.op == "add" else triton_kernels.copy
+    for block in (2048, 8192):
+
+        def launch(block: int = block) -> None:
+            kernel[(math.ceil(n / block),)](*operands, n, block, num_warps=4)
+
+        yield Candidate(f"{block} warps=4", launch)
+
+
+def candidates(row: Row) -> Iterator[Candidate]:
+    """What may be launched for a row. The tensors live as long as the candidates do."""
+    if row.family == "FP8 GEMM" and row.op == "scaled_mm":
+        return _fp8_block_gemm(row)
+    makers = {
+        "own GEMM": _own_gemm,
+        "Triton GEMM": _triton_gemm,
+        "FP8 GEMM": _fp8_gemm,
+        "MX GEMM": _mx_gemm,
+        "attention": _attention,
+        "norm": _norm,
+        "stream": _stream,
+    }
+    return makers[row.family](row)
