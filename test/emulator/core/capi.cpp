@@ -208,3 +208,19 @@ GFX950_EXPORT size_t gfx950_kernel_details(void* object, const char* kernel, uin
       },
       size_t{0});
 }
+
+// "file:line" of the instruction at `at` bytes from the kernel's first, empty if the code object does not say. Returns
+// 0, or -1 with gfx950_last_error().
+GFX950_EXPORT int gfx950_source(void* object, const char* kernel, uint64_t at, char* out, size_t out_size) {
+  return guarded(
+      [&] {
+        const gfx950::Kernel* found = static_cast<Object*>(object)->code->find(kernel);
+        if (found == nullptr)
+          throw gfx950::Error(gfx950::ErrorKind::invalid_launch, std::string("no kernel '") + kernel + "'");
+        const std::string line = found->lines->at(found->address + at);
+        std::strncpy(out, line.c_str(), out_size - 1);
+        out[out_size - 1] = 0;
+        return 0;
+      },
+      -1);
+}

@@ -124,6 +124,15 @@ class CodeObject:
             raise _error()
         return dict(zip(_DETAILS, numbers, strict=True)), ctypes.string_at(code.value, size)
 
+    def source(self, name: str, offset: int) -> str:
+        """ "file:line" of an instruction of a kernel; nothing if the code object has no line table."""
+        buffer = ctypes.create_string_buffer(8192)
+        if library().gfx950_source(
+            ctypes.c_void_p(self._handle), name.encode(), ctypes.c_uint64(offset), buffer, ctypes.c_size_t(len(buffer))
+        ):
+            raise _error()
+        return buffer.value.decode(errors="replace")
+
 
 def listing(code: bytes) -> list[Instruction]:
     """From the first byte to the last; four bytes that are no instruction are refused as such."""

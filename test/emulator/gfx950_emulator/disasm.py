@@ -24,7 +24,11 @@ def print_kernel(name: str, code_object: core.CodeObject, counts_only: bool) -> 
             print(f"  {count:6}  {mnemonic}")
         return
     targets = {instruction.target for instruction in instructions}
+    place = ""
     for instruction in instructions:
+        before, place = place, code_object.source(name, instruction.offset)
+        if place and place != before:
+            print(f"  {place}")
         label = ">" if instruction.offset in targets else " "
         line = f"{label} {instruction.offset:06x}  {instruction.klass or '-':6}  {instruction.text}"
         if instruction.target >= 0:

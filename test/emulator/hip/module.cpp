@@ -1,6 +1,9 @@
 // Modules, their kernels, and launches.
+#include <algorithm>
 #include <cstring>
+#include <optional>
 
+#include "hostcall.h"
 #include "runtime.h"
 
 struct ihipModuleSymbol_t {
@@ -21,6 +24,7 @@ LiveHandles modules, functions;
 std::mutex core_mutex;  // the core is not thread-safe
 
 bool hidden(const KernelArgument& argument) { return argument.value_kind.rfind("hidden_", 0) == 0; }
+bool asks_for_host(const KernelArgument& argument) { return argument.value_kind == "hidden_hostcall_buffer"; }
 
 // Lays the caller's arguments out as the kernel's metadata says. Hidden ones stay zero: the core fills them in.
 hipError_t pack_arguments(const ihipModuleSymbol_t& function, void** parameters, void** extra,
@@ -78,6 +82,9 @@ hipError_t launch_function(hipFunction_t function, Dim3 grid, Dim3 block, unsign
   request.kernarg_size = kernarg.size();
   std::lock_guard<std::mutex> lock(core_mutex);
   try {
+    std::optional<Hostcall> hostcall;
+    const auto& arguments = gfx950::info(*function->kernel).arguments;
+    if (std::any_of(arguments.begin(), arguments.end(), asks_for_host)) request.host = &hostcall.emplace().service();
     const LaunchResult result = gfx950::launch(request, RunOptions::from_environment());
     advance_clock(result.nanoseconds);
     count_launch(function->name, result);

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+import hip_device
 import numpy as np
 from assemble import KernelText, assemble
 from numeric_library import numeric
@@ -37,7 +38,7 @@ class CoreError(Exception):
     """What the core said; begins with the class of the error, for example `memory_fault:`."""
 
 
-def _name_decoder() -> None:
+def name_decoder() -> None:
     """The activated emulator package sets this; here the core is used without it."""
     if "GFX950_LIBLLVM" in os.environ:
         return
@@ -52,7 +53,7 @@ def _name_decoder() -> None:
 
 @cache
 def _library() -> ctypes.CDLL:
-    _name_decoder()
+    name_decoder()
     library = numeric()
     for name, result in {
         "gfx950_last_error": ctypes.c_char_p,
@@ -131,10 +132,11 @@ class CodeObject:
 
 
 class Program:
-    """Kernels from text, one code object."""
+    """Kernels from text, one code object; on a real gfx950 if GFX950_HW=1 asks for it."""
 
     def __init__(self, kernels: list[KernelText]) -> None:
-        self._object = CodeObject(assemble(kernels))
+        image = assemble(kernels)
+        self._object = hip_device.HipCodeObject(image) if hip_device.wanted() else CodeObject(image)
         self._blocks = {kernel.name: kernel.block for kernel in kernels}
 
     def launch(self, name: str, groups: int, buffers: list[np.ndarray], block: int | None = None) -> dict[str, int]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -290,8 +292,13 @@ def test_out_of_bounds_is_reported(schedule: str) -> None:
     kernel = compiled(kernels.copy_unmasked, {"x": "*fp32", "y": "*fp32"}, block=256)
     # Inside a larger array, so that the bytes behind exist but are not registered.
     space = np.zeros(1024, np.float32)
-    with pytest.raises(CoreError, match=r"memory_fault: kernel 'copy_unmasked', pc 0x[0-9a-f]+, workgroup \(1, 0, 0\)"):
+    with pytest.raises(CoreError) as caught:
         kernel.launch((2,), space[:300], np.zeros(512, np.float32))
+    # Triton's line table leads to the source.
+    place = r"pc 0x[0-9a-f]+ at (\S+triton_kernels\.py):(\d+), workgroup \(1, 0, 0\)"
+    found = re.search(rf"memory_fault: kernel 'copy_unmasked', {place}", str(caught.value))
+    assert found is not None, caught.value
+    assert "tl.load(x + i)" in Path(found[1]).read_text().splitlines()[int(found[2]) - 1]
 
 
 def test_endless_wait_times_out(monkeypatch: pytest.MonkeyPatch) -> None:

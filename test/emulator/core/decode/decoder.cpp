@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "../exec/builder.h"
+#include "../exec/index_mode.h"
 #include "../hazards/usage.h"
 #include "disassembler.h"
 #include "gfx950/gfx950.h"
@@ -40,16 +41,26 @@ class Decoder {
     while (!todo.empty()) {
       uint64_t at = todo.back();
       todo.pop_back();
-      while (found_.count(at) == 0) {
+      bool indexing = false;  // between s_set_gpr_idx_on and _off
+      for (;;) {
+        if (auto known = found_.find(at); known != found_.end()) {
+          if (indexing != known->second.indexing) refuse(at, known->second.text, "in and out of the index mode");
+          break;
+        }
         const Parsed parsed = read(at);
         exec::Inst inst = build(builder, parsed, at);
+        if (indexing) index(parsed, inst, at);
+        const bool was_indexing = indexing;
+        if (parsed.base == "s_set_gpr_idx_on") indexing = true;
+        if (parsed.base == "s_set_gpr_idx_off") indexing = false;
         const bool relative = is_relative_branch(parsed, inst);
         if (relative) {
           inst.offset += static_cast<int32_t>(at);  // bytes from the start; an index in the end
           todo.push_back(static_cast<uint64_t>(inst.offset));
         }
         const bool ends = parsed.base == "s_endpgm" || parsed.base == "s_branch" || parsed.base == "s_setpc_b64";
-        found_[at] = {inst, parsed.text, hazards::usage_of(parsed, inst), relative, ends ? 0 : at + parsed.size};
+        found_[at] = {inst,     parsed.text,  hazards::usage_of(parsed, inst),
+                      relative, was_indexing, ends ? 0 : at + parsed.size};
         if (ends) break;
         at += parsed.size;
       }
@@ -76,6 +87,7 @@ class Decoder {
     std::string text;
     hazards::Usage usage;
     bool branch;
+    bool indexing;  // its vector registers are chosen by M0
     uint64_t next;  // where control falls through to; 0: nowhere
   };
 
@@ -108,6 +120,16 @@ class Decoder {
     }
   }
 
+  void index(const Parsed& parsed, exec::Inst& inst, uint64_t at) const {
+    if (parsed.base.compare(0, 14, "s_set_gpr_idx_") == 0 || parsed.base == "s_nop") return;
+    try {
+      if (parsed.base != "v_mov_b32") exec::Builder::refuse("another instruction than v_mov_b32 in the index mode");
+      exec::index_move(inst);
+    } catch (const std::invalid_argument& error) {
+      refuse(at, parsed.text, error.what());
+    }
+  }
+
   [[noreturn]] void refuse(uint64_t at, const std::string& text, const std::string& why) const {
     throw Error(ErrorKind::unsupported_instruction,
                 "kernel '" + name_ + "', pc " + hex(at) + ": '" + text + "': " + why);
@@ -122,6 +144,7 @@ class Decoder {
       program.offset.push_back(static_cast<uint32_t>(at));
       program.text.push_back(found.text);
       program.usage.push_back(found.usage);
+      program.interrupts = program.interrupts || found.text.compare(0, 9, "s_sendmsg") == 0;
     }
     for (auto here = found_.begin(); here != found_.end(); ++here) {
       auto after = std::next(here);

@@ -83,6 +83,7 @@ std::string trim(const std::string& text) {
 
 ParsedOperand parse_operand(std::string token) {
   ParsedOperand o;
+  bool literal = false;
   // Wrappers of source modifiers, outermost first.
   for (bool again = true; again;) {
     again = false;
@@ -101,6 +102,8 @@ ParsedOperand parse_operand(std::string token) {
     unwrap("neg(", 4, ')', o.neg);
     unwrap("abs(", 4, ')', o.abs);
     unwrap("sext(", 5, ')', o.sext);
+    // A literal whose value an inline constant has too: "lit(0xffffffff)".
+    unwrap("lit(", 4, ')', literal);
   }
   unsigned first = 0, count = 0;
   if (parse_register(token, "v", first, count)) {
@@ -131,6 +134,7 @@ ParsedOperand parse_operand(std::string token) {
     return o;
   }
   if (parse_integer(token, o.integer, o.hex)) {
+    o.hex = o.hex || literal;
     o.kind = ParsedOperand::Kind::integer;
     return o;
   }

@@ -142,6 +142,14 @@ void load_lds(Wave& w, const Inst& in) {
   load_to_lds<Words>(w, in, access.lanes, access.exec & ~access.lanes.on);
 }
 
+template <Element E>
+void load_part_lds(Wave& w, const Inst& in) {
+  BufferAccess access;
+  const unsigned bytes = static_cast<unsigned>(bytes_of(E));
+  locate(w, in, access, bytes, bytes);
+  load_part_to_lds<E>(w, in, access.lanes, access.exec & ~access.lanes.on);
+}
+
 template <class U, Atomic Op>
 void atomic(Wave& w, const Inst& in) {
   BufferAccess access;
@@ -220,10 +228,10 @@ void register_buffer(Registry& r) {
   r["buffer_store_dwordx2"] = entry(store<2>, Ty::b64, 1);
   r["buffer_store_dwordx3"] = entry(store<3>, Ty::b96, 1);
   r["buffer_store_dwordx4"] = entry(store<4>, Ty::b128, 1);
-  r["buffer_load_ubyte"] = entry(load_part<Element::u8>, Ty::b32, 0);
-  r["buffer_load_sbyte"] = entry(load_part<Element::i8>, Ty::b32, 0);
-  r["buffer_load_ushort"] = entry(load_part<Element::u16>, Ty::b32, 0);
-  r["buffer_load_sshort"] = entry(load_part<Element::i16>, Ty::b32, 0);
+  r["buffer_load_ubyte"] = entry(load_part<Element::u8>, Ty::b32, 0, load_part_lds<Element::u8>);
+  r["buffer_load_sbyte"] = entry(load_part<Element::i8>, Ty::b32, 0, load_part_lds<Element::i8>);
+  r["buffer_load_ushort"] = entry(load_part<Element::u16>, Ty::b32, 0, load_part_lds<Element::u16>);
+  r["buffer_load_sshort"] = entry(load_part<Element::i16>, Ty::b32, 0, load_part_lds<Element::i16>);
   r["buffer_load_ubyte_d16"] = entry(load_part<Element::u8_low>, Ty::b32, 0);
   r["buffer_load_ubyte_d16_hi"] = entry(load_part<Element::u8_high>, Ty::b32, 0);
   r["buffer_load_sbyte_d16"] = entry(load_part<Element::i8_low>, Ty::b32, 0);

@@ -1,5 +1,7 @@
 // Branches, barriers, waits and the other instructions that move no data.
 #include "builder.h"
+#include "gfx950/gfx950.h"
+#include "index_mode.h"
 #include "wave.h"
 
 namespace gfx950::exec {
@@ -103,7 +105,81 @@ void build_time(Builder& b, const Parsed& p, const Entry& e, Inst& in) {
   in.fn = e.fast;
 }
 
+// M0 of the index mode: bits 0 to 7 are added to the numbers of the vector registers that bits 12 to 15 name: the first
+// source, two others that v_mov_b32 does not have, the destination.
+constexpr uint32_t kIndexSource = 1 << 12, kIndexDestination = 1 << 15, kIndexBits = 0xff;
+
+void build_index_on(Builder& b, const Parsed& p, const Entry& e, Inst& in) {
+  b.expect_operands(p, 2);
+  in.src[0] = b.scalar_source(p.operands[0], Ty::u32);
+  in.offset = static_cast<int32_t>(p.words[0] >> 8 & 0xff) & 15;  // SSRC1 of SOPC is the mode itself
+  in.klass = Klass::salu;
+  in.fn = e.fast;
+}
+
+void build_index(Builder& b, const Parsed& p, const Entry& e, Inst& in) {
+  b.expect_operands(p, 1);
+  in.src[0] = b.scalar_source(p.operands[0], Ty::u32);
+  in.klass = Klass::salu;
+  in.fn = e.fast;
+}
+
+void build_index_mode(Builder& b, const Parsed& p, const Entry& e, Inst& in) {
+  b.expect_operands(p, 1);
+  in.offset = static_cast<int32_t>(p.words[0] & 15);
+  in.klass = Klass::salu;
+  in.fn = e.fast;
+}
+
+uint16_t indexed(const Wave& w, const Inst& in, uint32_t reg, bool on) {
+  const uint32_t result = reg + (on ? w.s[kM0] & kIndexBits : 0);
+  if (result > 255) fail_fault(w, in, "M0 chooses v" + std::to_string(result) + "; there are 256");
+  return static_cast<uint16_t>(result);
+}
+
+void indexed_move(Wave& w, const Inst& in) {
+  alignas(64) uint32_t buffer[2 * kLanes];
+  const uint32_t m0 = w.s[kM0];
+  const uint32_t* from = in.src[0].kind == Operand::Kind::vector
+                             ? w.v[indexed(w, in, in.src[0].reg, (m0 & kIndexSource) != 0)]
+                             : source(w, in, 0, buffer);
+  write_masked(w, w.v[indexed(w, in, in.dst, (m0 & kIndexDestination) != 0)], from, 1);
+}
+
+// s_movrels and s_movreld: M0 is added to the number of the source or of the destination.
+template <int Words, bool ToIndexed>
+void move_relative(Wave& w, const Inst& in) {
+  const uint64_t number = uint64_t{ToIndexed ? in.dst : in.src[0].reg} + w.s[kM0];
+  if (number + Words > 102) fail_fault(w, in, "M0 chooses s" + std::to_string(number) + "; there are 102");
+  const int at = static_cast<int>(number);
+  if constexpr (Words == 1) {
+    w.write32(ToIndexed ? at : in.dst, ToIndexed ? scalar32(w, in.src[0]) : w.s[at]);
+  } else {
+    w.write64(ToIndexed ? at : in.dst, ToIndexed ? scalar64(w, in.src[0]) : w.read64(at));
+  }
+}
+
+void build_move_relative(Builder& b, const Parsed& p, const Entry& e, Inst& in) {
+  b.expect_operands(p, 2);
+  in.dst = b.scalar_destination(p.operands[0], e.nsrc);
+  in.src[0] = b.scalar_source(p.operands[1], e.nsrc == 2 ? Ty::b64 : Ty::b32);
+  if (e.value == 0 && in.src[0].kind != Operand::Kind::scalar) Builder::refuse("a source that is no register");
+  if ((e.value != 0 ? in.dst : in.src[0].reg) >= 102) Builder::refuse("a register with a name of its own");
+  in.klass = Klass::salu;
+  in.fn = e.fast;
+}
+
 }  // namespace
+
+void index_move(Inst& in) {
+  if (in.dpp != nullptr || in.src[0].neg || in.src[0].abs || in.dst >= kAccBase || in.src[0].sel != 6) {
+    Builder::refuse("this form of v_mov_b32 in the index mode");
+  }
+  if (in.src[0].kind == Operand::Kind::vector && in.src[0].reg >= kAccBase) {
+    Builder::refuse("accumulation registers in the index mode");
+  }
+  in.fn = indexed_move;
+}
 
 void register_control(Registry& r) {
   r["s_branch"] = branch(jump);
@@ -144,9 +220,12 @@ void register_control(Registry& r) {
     fail_unsupported(w, in,
                      "the kernel trapped (trap " + std::to_string(in.offset & 0xff) + ": an assertion or abort)");
   });
-  // MSG_DEALLOC_VGPRS and MSG_INTERRUPT: the host side of printf and abort, which nothing here serves.
+  // MSG_INTERRUPT: the host's turn. Nobody is there if the core runs without a runtime.
   r["s_sendmsg"] = plain(1, [](Wave& w, const Inst& in) {
-    if ((in.offset & 15) != 1) fail_unsupported(w, in, "this message is not modelled");
+    if ((in.offset & 15) != 1) fail_unsupported(w, in, "this message");
+    if (w.host == nullptr) return;
+    const std::string refused = w.host->serve();
+    if (!refused.empty()) fail_unsupported(w, in, refused);
   });
   Entry e;
   e.build = build_getpc;
@@ -163,6 +242,33 @@ void register_control(Registry& r) {
     jump_to_address(w, in, target);
   };
   r["s_swappc_b64"] = e;
+  e = Entry{};
+  e.build = build_index_on;
+  e.fast = [](Wave& w, const Inst& in) {
+    w.s[kM0] = (w.s[kM0] & ~0xf0ffu) | (scalar32(w, in.src[0]) & kIndexBits) | static_cast<uint32_t>(in.offset) << 12;
+  };
+  r["s_set_gpr_idx_on"] = e;
+  e.build = build_index;
+  e.fast = [](Wave& w, const Inst& in) { w.s[kM0] = (w.s[kM0] & ~kIndexBits) | (scalar32(w, in.src[0]) & kIndexBits); };
+  r["s_set_gpr_idx_idx"] = e;
+  e.build = build_index_mode;
+  e.fast = [](Wave& w, const Inst& in) { w.s[kM0] = (w.s[kM0] & ~0xf000u) | static_cast<uint32_t>(in.offset) << 12; };
+  r["s_set_gpr_idx_mode"] = e;
+  r["s_set_gpr_idx_off"] = plain(0, nothing);
+  e = Entry{};
+  e.build = build_move_relative;
+  e.nsrc = 1;
+  e.fast = move_relative<1, false>;
+  r["s_movrels_b32"] = e;
+  e.value = 1;
+  e.fast = move_relative<1, true>;
+  r["s_movreld_b32"] = e;
+  e.nsrc = 2;
+  e.fast = move_relative<2, true>;
+  r["s_movreld_b64"] = e;
+  e.value = 0;
+  e.fast = move_relative<2, false>;
+  r["s_movrels_b64"] = e;
   e = Entry{};
   e.build = build_time;
   // The wave's instructions so far, by time slices: never falls, and pretends to be no real clock.

@@ -81,6 +81,12 @@ void load_lds(Wave& w, const Inst& in) {
   addresses<false>(w, in, lanes, 4 * Words);
   load_to_lds<Words>(w, in, lanes, 0);
 }
+template <Element E>
+void load_part_lds(Wave& w, const Inst& in) {
+  LaneAddresses lanes;
+  addresses<false>(w, in, lanes, static_cast<unsigned>(bytes_of(E)));
+  load_part_to_lds<E>(w, in, lanes, 0);
+}
 template <class U, Atomic Op>
 void atomic(Wave& w, const Inst& in) {
   LaneAddresses lanes;
@@ -196,6 +202,10 @@ void register_global(Registry& r) {
   register_atomics(r, "global_", Space::global);
   register_atomics(r, "flat_", Space::flat);
   r["global_load_lds_dword"] = entry(load_lds<1>, Space::global, Form::lds, Ty::b32);
+  r["global_load_lds_ubyte"] = entry(load_part_lds<Element::u8>, Space::global, Form::lds, Ty::b32);
+  r["global_load_lds_sbyte"] = entry(load_part_lds<Element::i8>, Space::global, Form::lds, Ty::b32);
+  r["global_load_lds_ushort"] = entry(load_part_lds<Element::u16>, Space::global, Form::lds, Ty::b32);
+  r["global_load_lds_sshort"] = entry(load_part_lds<Element::i16>, Space::global, Form::lds, Ty::b32);
   r["global_load_lds_dwordx3"] = entry(load_lds<3>, Space::global, Form::lds, Ty::b96);
   r["global_load_lds_dwordx4"] = entry(load_lds<4>, Space::global, Form::lds, Ty::b128);
 }

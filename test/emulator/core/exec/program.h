@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "../hazards/usage.h"
+#include "../loader/lines.h"
 #include "inst.h"
 
 namespace gfx950::exec {
@@ -19,9 +20,15 @@ struct Program {
   std::vector<Inst> code;
   std::vector<uint32_t> offset;  // of each instruction, bytes from `base`
   std::vector<std::string> text;
+  bool interrupts = false;                  // it may call the host
   std::vector<hazards::Usage> usage;        // for the checker
   std::deque<std::shared_ptr<void>> owned;  // what Inst::extra and Inst::rows point to
 
+  const loader::LineTable* lines = nullptr;  // of the code object, if known
+  uint64_t address = 0;                      // of `base` in the code object
+
+  // " at file:line" of an instruction, nothing if it is not known.
+  std::string source(size_t index) const;
   // Index of the instruction at `bytes` from base, or -1.
   int64_t index_of(uint64_t bytes) const;
 };

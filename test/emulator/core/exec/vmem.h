@@ -117,6 +117,13 @@ void atomic_lanes(Wave& w, const Inst& in, const uint32_t* data, int dst, const 
   w.counts.bytes_stored += sizeof(U) * static_cast<unsigned>(__builtin_popcountll(lanes.on));
 }
 
+inline void check_lds_dma(const Wave& w, const Inst& in, uint64_t end) {
+  if (end <= w.lds_size) return;
+  fail_fault(w, in,
+             "LDS DMA writes up to byte " + std::to_string(end - 1) + " (M0 " + std::to_string(w.s[kM0]) +
+                 "); the workgroup has " + std::to_string(w.lds_size));
+}
+
 // LDS DMA: `zero` lanes (outside the buffer) write zeros, the others what memory holds. M0 + offset + lane * size.
 template <int Words>
 void load_to_lds(Wave& w, const Inst& in, const LaneAddresses& lanes, uint64_t zero) {
@@ -124,11 +131,7 @@ void load_to_lds(Wave& w, const Inst& in, const LaneAddresses& lanes, uint64_t z
   const uint64_t touched = lanes.on | zero;
   if (touched == 0) return;
   const uint64_t last = base + (64 - static_cast<unsigned>(__builtin_clzll(touched))) * 4 * Words;
-  if (last > w.lds_size) {
-    fail_fault(w, in,
-               "LDS DMA writes up to byte " + std::to_string(last - 1) + " (M0 " + std::to_string(w.s[kM0]) +
-                   "); the workgroup has " + std::to_string(w.lds_size));
-  }
+  check_lds_dma(w, in, last);
   uint8_t* lds = w.lds + base;
   if (lanes.on == ~uint64_t{0}) {
     for (int i = 0; i < kLanes; ++i) std::memcpy(lds + i * 4 * Words, pointer(lanes.at[i]), 4 * Words);
@@ -138,6 +141,24 @@ void load_to_lds(Wave& w, const Inst& in, const LaneAddresses& lanes, uint64_t z
   }
   w.counts.bytes_loaded += 4 * Words * static_cast<unsigned>(__builtin_popcountll(lanes.on));
   w.counts.lds_bytes += 4 * Words * kLanes;
+}
+
+// The same for bytes and halves, each extended to a dword of LDS.
+template <Element E>
+void load_part_to_lds(Wave& w, const Inst& in, const LaneAddresses& lanes, uint64_t zero) {
+  const uint64_t base = static_cast<uint64_t>(w.s[kM0]) + static_cast<uint32_t>(in.offset);
+  const uint64_t touched = lanes.on | zero;
+  if (touched == 0) return;
+  check_lds_dma(w, in, base + (64 - static_cast<unsigned>(__builtin_clzll(touched))) * 4);
+  uint8_t* lds = w.lds + base;
+  for_each_lane(touched, [&](int i) {
+    uint32_t raw = 0;
+    if ((lanes.on >> i & 1) != 0) std::memcpy(&raw, pointer(lanes.at[i]), bytes_of(E));
+    const uint32_t value = loaded(E, raw, 0);
+    std::memcpy(lds + 4 * i, &value, 4);
+  });
+  w.counts.bytes_loaded += static_cast<unsigned>(bytes_of(E) * __builtin_popcountll(lanes.on));
+  w.counts.lds_bytes += 4 * kLanes;
 }
 
 }  // namespace gfx950::exec

@@ -17,12 +17,19 @@ std::string hex(uint64_t value) {
 
 std::string where(const Wave& w, const Inst& in) {
   const size_t index = static_cast<size_t>(&in - w.program->code.data());
-  return "kernel '" + w.program->kernel + "', pc " + hex(w.program->offset[index]) + ", workgroup (" +
-         std::to_string(w.group_id[0]) + ", " + std::to_string(w.group_id[1]) + ", " + std::to_string(w.group_id[2]) +
-         ") wave " + std::to_string(w.id_in_group) + ": '" + w.program->text[index] + "': ";
+  return "kernel '" + w.program->kernel + "', pc " + hex(w.program->offset[index]) + w.program->source(index) +
+         ", workgroup (" + std::to_string(w.group_id[0]) + ", " + std::to_string(w.group_id[1]) + ", " +
+         std::to_string(w.group_id[2]) + ") wave " + std::to_string(w.id_in_group) + ": '" + w.program->text[index] +
+         "': ";
 }
 
 }  // namespace
+
+std::string Program::source(size_t index) const {
+  if (lines == nullptr) return "";
+  const std::string line = lines->at(address + offset[index]);
+  return line.empty() ? "" : " at " + line;
+}
 
 int64_t Program::index_of(uint64_t bytes) const {
   auto found = std::lower_bound(offset.begin(), offset.end(), bytes);

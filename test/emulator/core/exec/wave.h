@@ -9,6 +9,10 @@
 
 #include "inst.h"
 
+namespace gfx950 {
+struct HostService;
+}
+
 namespace gfx950::exec {
 
 constexpr int kLanes = 64;
@@ -44,6 +48,7 @@ struct alignas(64) Wave {
   uint8_t* scratch = nullptr;  // lane-major: scratch_size bytes for each lane
   uint32_t scratch_size = 0;
   const Program* program = nullptr;
+  const HostService* host = nullptr;  // whom an interrupt reaches
   uint32_t id_in_group = 0;
   uint32_t group_id[3] = {};
   uint64_t steps = 0;  // instructions before the present time slice

@@ -23,6 +23,11 @@ unsigned shift_for(const exec::Program& program) {
   return shift;
 }
 
+bool has_dma(const exec::Program& program) {
+  return std::any_of(program.usage.begin(), program.usage.end(),
+                     [](const Usage& u) { return u.memory == Memory::dma; });
+}
+
 std::string register_name(uint16_t reg) {
   if (reg < exec::kAccBase) return "v" + std::to_string(reg);
   if (reg < kScalarBase) return "a" + std::to_string(reg - exec::kAccBase);
@@ -43,9 +48,10 @@ std::string hex(uint64_t value) {
 
 Checker::Checker(const exec::Program& program, uint32_t waves, uint32_t lds_size, bool strict)
     : program_(program),
-      shadow_(lds_size, shift_for(program), waves),
+      shadow_(lds_size, shift_for(program), waves, has_dma(program)),
       boards_(waves),
       wait_states_(waves),
+      ways_(program.code.size()),
       notes_(waves),
       notes_end_(waves) {
   shadow_.tracks_uninitialised = strict;
@@ -62,17 +68,15 @@ void Checker::barrier() { shadow_.barrier(boards_); }
 void Checker::before(const exec::Wave& w, uint32_t pc) {
   const Usage& u = program_.usage[pc];
   Scoreboard& board = boards_[w.id_in_group];
-  WaitStates& states = wait_states_[w.id_in_group];
+  TooSoon soon;
+  if (wait_states_[w.id_in_group].too_soon(program_.usage, pc, ways_, soon)) report_wait_states(w, pc, soon);
   if (u.waits) {
     board.wait(u.wait_vm, u.wait_lgkm);
   } else {
     Conflict conflict;
     if (board.conflicts(u, conflict)) report_register(w, pc, conflict);
-    TooSoon soon;
-    if (states.too_soon(u, soon)) report_wait_states(w, pc, soon);
     if (u.memory != Memory::none) board.issue(u, pc, lds_access(w, pc, u));
   }
-  states.advance(u, pc);
 }
 
 // The stamp of the access, 0 if none of its lanes touches LDS. Accesses that leave LDS are the handler's to refuse.
@@ -152,7 +156,7 @@ bool Checker::dma_places(const exec::Wave& w, const exec::Inst& in, Places& out)
 // ---- messages
 
 std::string Checker::instruction(uint32_t pc) const {
-  return "'" + program_.text[pc] + "' (pc " + hex(program_.offset[pc]) + ")";
+  return "'" + program_.text[pc] + "' (pc " + hex(program_.offset[pc]) + program_.source(pc) + ")";
 }
 
 // The instruction of an LDS access, if it is recent enough to be known.
@@ -189,10 +193,20 @@ void Checker::report_wait_states(const exec::Wave& w, uint32_t pc, const TooSoon
       report(
           w, pc,
           "[matrix wait state] uses " + register_name(t.reg) + ", the unfinished result of " + instruction(t.pc) + nop);
-    case TooSoon::Kind::vector:
-    case TooSoon::Kind::scalar:
+    case TooSoon::Kind::matrix_input:
       report(w, pc,
-             "[vector wait state] reads " + register_name(t.reg) + " too soon behind " + instruction(t.pc) + nop);
+             "[matrix wait state] overwrites " + register_name(t.reg) + ", which " + instruction(t.pc) +
+                 " may still read as C" + nop);
+    case TooSoon::Kind::vector:
+      report(w, pc, "[vector wait state] uses " + register_name(t.reg) + " too soon behind " + instruction(t.pc) + nop);
+    case TooSoon::Kind::exec:
+      report(w, pc, "[exec wait state] depends on exec too soon behind " + instruction(t.pc) + nop);
+    case TooSoon::Kind::store_data:
+      report(w, pc,
+             "[store wait state] overwrites " + register_name(t.reg) + ", which " + instruction(t.pc) +
+                 " may still read" + nop);
+    case TooSoon::Kind::mode:
+      report(w, pc, "[mode wait state] touches a hardware register too soon behind " + instruction(t.pc) + nop);
   }
   std::abort();
 }
@@ -211,6 +225,11 @@ void Checker::report_lds(const exec::Wave& w, uint32_t pc, const Collision& c, u
     report(w, pc,
            std::string("[lds dma not waited] ") + (reads ? "reads" : "overwrites") + place + ", to which the LDS DMA " +
                noted(c.earlier) + " is outstanding; needs " + wait);
+  }
+  if (c.kind == Collision::Kind::own_read) {
+    report(
+        w, pc,
+        "[lds dma over a read] overwrites" + place + ", which " + noted(c.earlier) + " may still read; needs " + wait);
   }
   std::string fix = "s_barrier between the two waves";
   if (left >= 0) fix = wait + " in wave " + std::to_string(other) + ", then s_barrier";

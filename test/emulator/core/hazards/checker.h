@@ -45,6 +45,7 @@ class Checker {
   LdsShadow shadow_;
   std::vector<Scoreboard> boards_;  // by wave, as what follows
   std::vector<WaitStates> wait_states_;
+  WaysSeen ways_;
   std::vector<std::array<Noted, kNotes>> notes_;
   std::vector<size_t> notes_end_;
 };

@@ -134,12 +134,12 @@ int Scoreboard::wait_for(uint32_t stamp) const {
   return -1;
 }
 
-uint32_t Scoreboard::oldest_write(uint32_t kinds_that_write) const {
+uint32_t Scoreboard::oldest(uint32_t kinds) const {
   uint32_t oldest = UINT32_MAX;
   for (const InOrder* queue : {&vector_, &lds_}) {
     for (unsigned k = 0; k < queue->size(); ++k) {
       const Event& e = (*queue)[k];
-      if (e.stamp == 0 || (kinds_that_write >> (e.stamp & 3) & 1) == 0) continue;
+      if (e.stamp == 0 || (kinds >> (e.stamp & 3) & 1) == 0) continue;
       oldest = std::min(oldest, e.stamp);
       break;
     }

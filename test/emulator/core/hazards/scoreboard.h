@@ -58,8 +58,8 @@ class Scoreboard {
   uint32_t done_lds = 0, done_dma = 0;
   // The vmcnt or lgkmcnt that proves the LDS access of this stamp complete; -1 if it is not outstanding.
   int wait_for(uint32_t stamp) const;
-  // The oldest LDS write or LDS DMA that is not; UINT32_MAX if there is none.
-  uint32_t oldest_write(uint32_t kinds_that_write) const;
+  // The oldest outstanding LDS access of these kinds (bits by Access); UINT32_MAX if there is none.
+  uint32_t oldest(uint32_t kinds) const;
 
  private:
   bool any_pending(Registers r) const;

@@ -1,5 +1,6 @@
 #include "usage.h"
 
+#include <functional>
 #include <set>
 #include <string>
 
@@ -18,10 +19,10 @@ const std::set<std::string> kSecondResult = {"v_add_co_u32",  "v_sub_co_u32",   
                                              "v_subb_co_u32", "v_subbrev_co_u32", "v_div_scale_f32", "v_div_scale_f64",
                                              "v_mad_u64_u32", "v_mad_i64_i32"};
 const std::set<std::string> kExchanges = {"v_swap_b32", "v_permlane16_swap_b32", "v_permlane32_swap_b32"};
-const char* const kNoResult[] = {"s_cmp_",   "s_bitcmp",  "s_cbranch_", "s_branch",   "s_setpc",
-                                 "s_setreg", "s_waitcnt", "s_nop",      "s_sleep",    "s_sendmsg",
-                                 "s_trap",   "s_sethalt", "s_setprio",  "s_barrier",  "s_endpgm",
-                                 "s_dcache", "s_icache",  "s_ttrace",   "buffer_inv", "buffer_wbl2"};
+const char* const kNoResult[] = {"s_cmp_",     "s_bitcmp",    "s_cbranch_",   "s_branch",  "s_setpc",  "s_setreg",
+                                 "s_waitcnt",  "s_nop",       "s_sleep",      "s_sendmsg", "s_trap",   "s_sethalt",
+                                 "s_setprio",  "s_barrier",   "s_endpgm",     "s_dcache",  "s_icache", "s_ttrace",
+                                 "buffer_inv", "buffer_wbl2", "s_set_gpr_idx"};
 
 Registers registers_of(const ParsedOperand& o) {
   const bool scalar = o.kind == ParsedOperand::Kind::scalar;
@@ -71,21 +72,28 @@ void classify_lds(const Parsed& p, Usage& u) {
   }
 }
 
+// The f32 and f64 multipliers are not of the XDL unit.
+bool is_xdl(const std::string& base) {
+  return base.compare(base.size() - 4, 4, "_f32") != 0 && !begins(base, "v_mfma_f64_");
+}
+
 // Wait states between a matrix instruction and what uses its result; README.md has the source.
 Usage::Latency latency_of(const Parsed& p, unsigned passes) {
   Usage::Latency l;
   if (begins(p.base, "v_mfma_f64_")) {
-    const bool small = passes <= 4;
-    l.vector = l.overwrite = small ? 6 : 11;
+    const bool small = contains(p.base, "_4x4x4_");
+    l.vector = l.ab = small ? 6 : 19;
+    l.overwrite = small ? 6 : 11;
     l.memory = small ? 9 : 18;
+    l.c = small ? 4 : 17;
+    l.same_c = small ? 4 : 0;
     return l;
   }
-  // The f32 multipliers are not of the XDL unit.
-  const bool xdl = p.base.compare(p.base.size() - 4, 4, "_f32") != 0;
+  const bool xdl = is_xdl(p.base);
   const unsigned more = xdl && passes != 2 ? 1 : 0;  // on gfx950
   l.overwrite = static_cast<uint8_t>(passes + (xdl ? 3 : 2));
   l.vector = l.memory = l.ab = static_cast<uint8_t>(l.overwrite + more);
-  l.c = xdl ? static_cast<uint8_t>(passes + 1 + more) : 0;
+  l.c = static_cast<uint8_t>(xdl ? passes + 1 + more : passes);
   l.same_c = passes == 2 ? 2 : 0;
   return l;
 }
@@ -105,6 +113,60 @@ void late_scalars(const Parsed& p, Usage& u) {
     u.late_states = 4;
     u.late_scalars[u.nlate++] = {kScalarBase + exec::kVcc, 2};
   }
+}
+
+const std::set<std::string> kTranscendental = {
+    "v_exp_f32", "v_log_f32", "v_rcp_f32", "v_rcp_iflag_f32", "v_rsq_f32",        "v_sqrt_f32",      "v_sin_f32",
+    "v_cos_f32", "v_exp_f16", "v_log_f16", "v_rcp_f16",       "v_rsq_f16",        "v_sqrt_f16",      "v_sin_f16",
+    "v_cos_f16", "v_rcp_f64", "v_rsq_f64", "v_sqrt_f64",      "v_exp_legacy_f32", "v_log_legacy_f32"};
+
+uint16_t vector_traits(const Parsed& p) {
+  const std::string& name = p.base;
+  uint16_t t = 0;
+  if (begins(name, "v_cmpx_")) t |= Usage::writes_exec;
+  if (begins(name, "v_readlane") || begins(name, "v_readfirstlane")) t |= Usage::lane_access | Usage::reads_lane;
+  if (begins(name, "v_writelane")) t |= Usage::lane_access;
+  if (begins(name, "v_permlane")) t |= Usage::swaps_lanes;
+  if (kTranscendental.count(name) != 0) t |= Usage::transcendental;
+  if (begins(name, "v_dot")) t |= Usage::dot;
+  if (name == "v_fma_f64" || name == "v_fmac_f64") t |= Usage::fma_f64;
+  // SDWA that does not write a dword; the last op_sel of VOP3 chooses the half of the result, in the word's bit 14.
+  if (p.encoding == decode::Encoding::sdwa && !begins(name, "v_cmp") && (p.words[1] >> 8 & 7) != 6) {
+    t |= Usage::part_of_result;
+  }
+  const bool vop3 = p.words[0] >> 26 == 0b110100 && (p.words[0] >> 16 & 0x380) != 0x380;
+  const unsigned chosen = p.words[0] >> 13 & (begins(name, "v_cvt_") ? 3 : 2);  // conversions: one byte of four
+  if (vop3 && p.has("op_sel") && chosen != 0) t |= Usage::part_of_result;
+  return t;
+}
+
+uint16_t hardware_register(const Parsed& p) { return static_cast<uint16_t>((p.words[0] & 63) + 1); }
+
+// Stores of more than 8 bytes read their data late, but for buffers with an offset in a register.
+Registers late_store_data(const Parsed& p, const Usage& u) {
+  if (u.memory != Memory::store && u.memory != Memory::atomic) return {};
+  const bool buffer = begins(p.base, "buffer_");
+  const size_t data = buffer ? 0 : u.memory == Memory::atomic ? 2 : 1;
+  if (data >= p.operands.size() || p.operands[data].count <= 2 || !is_register(p.operands[data])) return {};
+  if (buffer && p.operands.size() > 3 && p.operands[3].kind == ParsedOperand::Kind::scalar) return {};
+  return registers_of(p.operands[data]);
+}
+
+void note_traits(const Parsed& p, Usage& u) {
+  u.name = static_cast<uint32_t>(std::hash<std::string>()(p.base));
+  if (u.unit == Unit::valu) u.traits |= vector_traits(p);
+  if (u.unit == Unit::matrix) {
+    if (is_xdl(p.base)) u.traits |= Usage::xdl;
+    if (begins(p.base, "v_mfma_f64_")) u.traits |= Usage::matrix_f64;
+  }
+  if (u.memory == Memory::dma || begins(p.base, "s_sendmsg") || begins(p.base, "s_movrel") ||
+      contains(p.base, "_addtid_")) {
+    u.traits |= Usage::reads_m0;
+  }
+  if (begins(p.base, "s_set_gpr_idx")) u.traits |= Usage::writes_m0;
+  if (begins(p.base, "s_setreg")) u.sets_mode = u.touches_mode = hardware_register(p);
+  if (begins(p.base, "s_getreg")) u.touches_mode = hardware_register(p);
+  u.store_data = late_store_data(p, u);
 }
 
 int results_of(const Parsed& p, const Usage& u) {
@@ -148,6 +210,7 @@ Usage usage_of(const Parsed& p, const exec::Inst& in) {
       break;
     case Klass::mfma:
       u.latency = latency_of(p, in.cost);
+      u.passes = in.cost;
       u.unit = Unit::matrix;
       break;
     case Klass::valu:
@@ -178,13 +241,17 @@ Usage usage_of(const Parsed& p, const exec::Inst& in) {
     if (!is_register(o)) continue;
     if (k < results) u.writes[u.nwrites++] = registers_of(o);
     const bool also_read = kExchanges.count(p.base) != 0 || (u.memory == Memory::atomic && begins(p.base, "buffer_"));
+    if (u.unit == Unit::matrix && k == 3) u.c_read = static_cast<int8_t>(u.nreads);
     if (k >= results || also_read) read(registers_of(o));
   }
   constexpr Registers vcc = {kScalarBase + exec::kVcc, 2};
   if (begins(p.base, "v_div_fmas") || begins(p.base, "s_cbranch_vcc")) read(vcc);
   u.dpp = p.encoding == decode::Encoding::dpp;
   late_scalars(p, u);
-  if (u.unit == Unit::salu && u.nwrites != 0) u.writes_m0 = u.writes[0].first == kScalarBase + exec::kM0;
+  note_traits(p, u);
+  if (u.unit == Unit::salu && u.nwrites != 0 && u.writes[0].first == kScalarBase + exec::kM0) {
+    u.traits |= Usage::writes_m0;
+  }
   return u;
 }
 

@@ -3,57 +3,69 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "usage.h"
 
 namespace gfx950::hazards {
 
 struct TooSoon {
-  enum class Kind : uint8_t { m0, matrix, vector, scalar };  // what the earlier instruction wrote
+  enum class Kind : uint8_t { m0, matrix, matrix_input, vector, exec, store_data, mode };
   Kind kind = Kind::m0;
-  uint32_t pc = 0;  // of it
+  uint32_t pc = 0;  // of the earlier instruction
   uint16_t reg = 0;
   unsigned missing = 0;  // wait states
+};
+
+// What a kernel's instructions were found to be at their places: whether one comes too soon depends on the way that
+// led to it alone, so that a way is looked at once. Shared by the waves of one host thread.
+class WaysSeen {
+ public:
+  static constexpr uint64_t kUnknown = 0, kNone = 1, kStraight = 2;  // a way that has no name; no way; without jumps
+  explicit WaysSeen(size_t instructions) : ways_(instructions, kNone) {}
+  bool seen(uint32_t pc, uint64_t way) const { return ways_[pc] == way; }
+  void note(uint32_t pc, uint64_t way) { ways_[pc] = way; }
+
+ private:
+  std::vector<uint64_t> ways_;  // by instruction: the last way on which it was fine
 };
 
 // Of one wave.
 class WaitStates {
  public:
   void clear();
-  bool too_soon(const Usage& u, TooSoon& out) const;
-  void advance(const Usage& u, uint32_t pc);
+  // False: the instruction is far enough from those that it depends on. Then it has been executed.
+  bool too_soon(const std::vector<Usage>& usage, uint32_t pc, WaysSeen& ways, TooSoon& out) {
+    if (pc != next_) jumped(pc);
+    next_ = pc + 1;
+    const uint64_t way = clock_ - jumps_[0].at >= kFar ? WaysSeen::kStraight : way_;
+    if (way == WaysSeen::kUnknown || !ways.seen(pc, way)) {
+      if (look_back(usage, pc, out)) return true;
+      if (way != WaysSeen::kUnknown) ways.note(pc, way);
+    }
+    history_[end_++ % kHistory] = pc;
+    clock_ += usage[pc].wait_states;
+    return false;
+  }
 
  private:
-  struct Write {
-    Registers registers;
-    uint32_t pc = 0;
-    uint64_t end = 0;  // clock behind the instruction
-  };
-  struct MatrixWrite {
-    Write write;
-    Usage::Latency latency;
-  };
-  // The last `N` of a kind.
-  template <class T, unsigned N>
-  struct Ring {
-    std::array<T, N> items;
-    unsigned next = 0;
-    void push(const T& item) {
-      items[next] = item;
-      next = (next + 1) % N;
-    }
-    const T& back(unsigned k) const { return items[(next + N - 1 - k) % N]; }  // 0: the newest
+  static constexpr unsigned kFar = 20;      // wait states: nothing needs more
+  static constexpr unsigned kHistory = 32;  // instructions, of at least one wait state each
+  static constexpr unsigned kJumps = 4;
+  struct Jump {
+    uint32_t from = 0, to = 0;  // from: behind the branch, so never 0
+    uint64_t at = 0;            // of the clock
   };
 
-  bool matrix_too_soon(const Usage& u, TooSoon& out) const;
-  // A register of `touched` that `write` wrote less than `states` ago.
-  bool recent(const Write& write, Registers touched, unsigned states, TooSoon::Kind kind, TooSoon& out) const;
+  void jumped(uint32_t pc);
+  bool look_back(const std::vector<Usage>& usage, uint32_t pc, TooSoon& out) const;
 
-  uint64_t clock_ = 0;  // wait states since the wave began
-  Write m0_;
-  Ring<MatrixWrite, 32> matrix_;
-  Ring<Write, 8> scalars_;  // by vector instructions
-  Ring<Write, 4> vectors_;
+  std::array<uint32_t, kHistory> history_;
+  uint64_t end_ = 0;                   // of all that the wave executed
+  uint64_t clock_ = 0;                 // wait states so far
+  uint32_t next_ = UINT32_MAX;         // where it goes on if it does not jump; at first it jumps to the entry
+  std::array<Jump, kJumps> jumps_;     // the last, newest first
+  uint64_t way_ = WaysSeen::kUnknown;  // names the jumps that the last kFar states before the newest had
 };
 
 }  // namespace gfx950::hazards

@@ -147,6 +147,31 @@ void read_symbols(const File& file, const Elf64_Ehdr& header, uint32_t wanted, E
   }
 }
 
+// Line tables are for messages: a file whose sections are damaged has none.
+LineTable read_lines(const File& file, const Elf64_Ehdr& header) {
+  if (header.e_shstrndx >= header.e_shnum) return {};
+  Section lines, text, strings;
+  try {
+    const auto names =
+        file.element<Elf64_Shdr>(header.e_shoff, header.e_shstrndx, sizeof(Elf64_Shdr), "section header");
+    for (int i = 0; i < header.e_shnum; ++i) {
+      const auto sh = file.element<Elf64_Shdr>(header.e_shoff, i, sizeof(Elf64_Shdr), "section header");
+      if (sh.sh_type != SHT_PROGBITS || (sh.sh_flags & (SHF_ALLOC | SHF_COMPRESSED)) != 0) continue;
+      const std::string name = file.text(names.sh_offset, names.sh_size, sh.sh_name, "section name");
+      Section* section = name == ".debug_line"       ? &lines
+                         : name == ".debug_line_str" ? &text
+                         : name == ".debug_str"      ? &strings
+                                                     : nullptr;
+      if (section == nullptr) continue;
+      file.need(sh.sh_offset, sh.sh_size, "section");
+      *section = {file.data() + sh.sh_offset, sh.sh_size};
+    }
+  } catch (const Error&) {
+    return {};
+  }
+  return LineTable(lines, text, strings);
+}
+
 void relocate(const File& file, const Elf64_Ehdr& header, Elf& elf) {
   for (int i = 0; i < header.e_shnum; ++i) {
     const auto sh = file.element<Elf64_Shdr>(header.e_shoff, i, sizeof(Elf64_Shdr), "section header");
@@ -203,6 +228,7 @@ Elf parse_elf(const uint8_t* data, size_t size) {
   read_symbols(file, header, SHT_DYNSYM, elf);
   if (elf.symbols.empty()) read_symbols(file, header, SHT_SYMTAB, elf);
   relocate(file, header, elf);
+  elf.lines = read_lines(file, header);
   return elf;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lines.h"
 #include "msgpack.h"
 
 namespace gfx950::loader {
@@ -22,6 +23,7 @@ struct Elf {
   uint32_t flags = 0;
   std::vector<Symbol> symbols;  // defined ones only
   MsgValue metadata;            // the document of the NT_AMDGPU_METADATA note
+  LineTable lines;              // empty if the object was compiled without
 
   // The loaded segments, [base_address, base_address + image_size) of the object's address space, relocated.
   uint64_t base_address = 0;

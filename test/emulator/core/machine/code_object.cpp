@@ -120,6 +120,8 @@ class ElfCodeObject : public CodeObject {
       fail("descriptor and symbol of '" + kernel->info.name + "' disagree on its entry");
     kernel->code_size = function->second->size;
     kernel->code = elf_.at(entry, kernel->code_size, "kernel code");
+    kernel->address = entry;
+    kernel->lines = &elf_.lines;
     kernels_.push_back(std::move(kernel));
   }
 

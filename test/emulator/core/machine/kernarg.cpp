@@ -62,7 +62,10 @@ std::vector<uint8_t> build_kernarg(const Launch& launch, const Kernel& kernel) {
                                                               : 1);
     }
     if (kind == "hidden_dynamic_lds_size") put<uint32_t>(segment, argument, launch.dynamic_lds);
-    // Others (hostcall, printf, heap, queues) keep 0xA5: nothing serves them, and using such a pointer faults.
+    if (kind == "hidden_hostcall_buffer" && launch.host != nullptr) {
+      put<uint64_t>(segment, argument, reinterpret_cast<uint64_t>(launch.host->buffer));
+    }
+    // Others (printf buffer, heap, queues) keep 0xA5: nothing serves them, and using such a pointer faults.
   }
   return segment;
 }

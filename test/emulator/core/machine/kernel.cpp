@@ -9,7 +9,12 @@ const exec::Program& Kernel::program() const {
   // Firmware that preloads kernel arguments enters 256 bytes later: what lies before loads them for firmware that
   // cannot.
   const uint64_t entry = descriptor.preload_length != 0 ? 256 : 0;
-  if (!program_) program_ = decode::decode_kernel(info.name, code, code_size, entry);
+  if (!program_) {
+    std::unique_ptr<exec::Program> decoded = decode::decode_kernel(info.name, code, code_size, entry);
+    decoded->lines = lines;
+    decoded->address = address;
+    program_ = std::move(decoded);
+  }
   return *program_;
 }
 

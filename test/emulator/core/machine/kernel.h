@@ -26,6 +26,8 @@ class Kernel {
   Descriptor descriptor;
   const uint8_t* code = nullptr;  // loaded, at the kernel's entry
   uint64_t code_size = 0;
+  uint64_t address = 0;  // of `code` in the code object
+  const loader::LineTable* lines = nullptr;
 
   // Decodes at the first call. Thread-safe. Throws Error(unsupported_instruction), again at every call.
   const exec::Program& program() const;

@@ -145,7 +145,9 @@ LaunchResult launch(const Launch& launch, const RunOptions& options) {
 
   const uint64_t groups = uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
   const unsigned wanted = options.threads != 0 ? options.threads : std::max(1u, std::thread::hardware_concurrency());
-  const unsigned threads = static_cast<unsigned>(std::min<uint64_t>(wanted, groups));
+  // What a kernel prints comes in the order of its workgroups.
+  const bool in_order = launch.host != nullptr && state.program->interrupts;
+  const unsigned threads = in_order ? 1 : static_cast<unsigned>(std::min<uint64_t>(wanted, groups));
   std::atomic<uint64_t> next{0};
   std::atomic<bool> failed{false};
   std::exception_ptr error;

@@ -67,6 +67,7 @@ void Workgroup::start_wave(uint32_t number, uint64_t index) {
   poison(w.v[exec::kAccBase], size_t{agprs_} * exec::kLanes);
   poison(w.s, sizeof w.s / 4);
   w.program = state_.program;
+  w.host = state_.launch.host;
   w.pc = state_.program->entry;
   w.lds = lds_.get();
   w.lds_size = state_.lds_size;
@@ -168,13 +169,11 @@ void Workgroup::check_deadline() {
                      "): still running after " + std::to_string(state_.options.timeout_seconds) + " s; waves at";
   for (uint32_t k = 0; k < waves_count_; ++k) {
     const Wave& w = waves_.get()[k];
-    char where[64];
+    char where[32];
     const size_t pc = std::min<size_t>(w.pc, state_.program->offset.size() - 1);
-    std::snprintf(where, sizeof where, "%s %u: 0x%x%s", k == 0 ? "" : ",", k, state_.program->offset[pc],
-                  w.status == Status::at_barrier ? " (barrier)"
-                  : w.status == Status::ended    ? " (ended)"
-                                                 : "");
-    text += where;
+    std::snprintf(where, sizeof where, "%s %u: 0x%x", k == 0 ? "" : ",", k, state_.program->offset[pc]);
+    text += where + state_.program->source(pc);
+    text += w.status == Status::at_barrier ? " (barrier)" : w.status == Status::ended ? " (ended)" : "";
   }
   throw Error(ErrorKind::timeout,
               text + ". A workgroup that waits for a later one never ends here; GFX950_TIMEOUT raises the limit.");

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -114,6 +115,13 @@ struct RunOptions {
   static RunOptions from_environment();
 };
 
+// Whom a kernel calls while it runs: printf, assertions.
+struct HostService {
+  void* buffer = nullptr;  // where the two meet; the kernel gets it as its hidden_hostcall_buffer
+  // Called when a wave sends an interrupt. Returns what is not modelled in what it asks for, or nothing.
+  std::function<std::string()> serve;
+};
+
 struct Launch {
   const Kernel* kernel = nullptr;
   Dim3 grid;                 // workgroups
@@ -122,6 +130,8 @@ struct Launch {
   const void* kernarg =
       nullptr;              // explicit arguments laid out as the metadata says; hidden ones are filled in by the core
   size_t kernarg_size = 0;  // bytes at `kernarg`
+  // A kernel that can send interrupts runs its workgroups in order, on one host thread, if this is given.
+  const HostService* host = nullptr;
 };
 
 struct LaunchCounts {
