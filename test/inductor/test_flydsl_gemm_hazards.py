@@ -56,7 +56,7 @@ MUTATIONS = {
         issue = pipeline.TileLoads.issue
         pipeline.TileLoads.issue = lambda self, k_tile, k, offset, mask: issue(self, k_tile, k, offset * 0, mask)
         """,
-        "lds dma not waited|lds dma race|lds write/read race",
+        "lds dma not waited|lds dma over a read|lds dma race|lds write/read race",
     ),
 }
 

@@ -27,7 +27,8 @@ def test_golden_vectors_through_hip() -> None:
     done = run_vectors(EMULATED, *GOLDEN)
     assert done.returncode == 0, done.stdout
     passed, launched = re.search(r"(\d+) passed", done.stdout), re.search(r"(\d+) kernels were launched", done.stdout)
-    assert passed is not None and launched is not None, done.stdout
+    assert passed is not None, done.stdout
+    assert launched is not None, done.stdout
     assert int(passed[1]) == int(launched[1]) > 400
     assert "the vectors run on gfx950" in done.stdout
 

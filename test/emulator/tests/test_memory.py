@@ -364,6 +364,37 @@ for name, words in (("dword", 1), ("dwordx4", 4)):
         m0=2048,
     )
 
+
+def part_to_lds(size: int, signed: bool, base: int, offset: int) -> Callable[[State], None]:
+    """Bytes and halves become dwords of LDS."""
+
+    def reference(state: State) -> None:
+        for lane in state.lanes:
+            place = state.address[lane] + offset
+            value = state.load("memory", place, size) if place + size <= state.records else 0
+            if signed and value >> (8 * size - 1):
+                value |= 0xFFFFFFFF << 8 * size & 0xFFFFFFFF
+            state.store("lds", base + offset + 4 * lane, 4, value)
+
+    return reference
+
+
+for name, size, signed in (("ubyte", 1, False), ("sbyte", 1, True), ("ushort", 2, False), ("sshort", 2, True)):
+    add(
+        f"buffer_load_{name} v20, s[16:19], 0 offen offset:8 lds",
+        part_to_lds(size, signed, 512, 8),
+        anywhere(size, 8000, size),
+        m0=512,
+    )
+    add(
+        f"buffer_load_{name} v20, s[16:19], 0 offen lds",
+        part_to_lds(size, signed, 64, 0),
+        straddling(size),
+        m0=64,
+        records=8000,
+    )
+    add(f"global_load_lds_{name} v20, s[12:13]", part_to_lds(size, signed, 256, 0), anywhere(size, 8000, size), m0=256)
+
 # ---- scratch ---------------------------------------------------------------------------------------------
 
 
