@@ -73,7 +73,7 @@ def test_a_way_around_the_switch_is_refused() -> None:
 
 
 def test_a_register_beyond_the_last() -> None:
-    with pytest.raises(CoreError, match="memory_fault: .*M0 chooses v271"):
+    with pytest.raises(CoreError, match=r"memory_fault: .*M0 chooses v271"):
         run("s_movk_i32 s8, 255\ns_set_gpr_idx_on s8, gpr_idx(SRC0)\nv_mov_b32_e32 v8, v16\ns_set_gpr_idx_off\n")
 
 
