@@ -80,6 +80,7 @@ at::Tensor Aliases::to_cpu(const at::Tensor& tensor) {
   for (const TensorPair& pair : tensors_) {
     if (pair.device.is_same(tensor)) return pair.cpu;
   }
+  (void)tensor.unsafeGetTensorImpl()->storage();  // raises the message of a tensor whose memory was taken back
   TORCH_CHECK(tensor.has_storage(), "the emulated device has no operator for a tensor of layout ", tensor.layout());
   at::Tensor cpu = make_tensor(storage_to_cpu(tensor.storage()), c10::DispatchKey::CPU, tensor);
   if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) cpu.unsafeGetTensorImpl()->set_wrapped_number(true);

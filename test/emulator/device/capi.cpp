@@ -1,4 +1,6 @@
 // C functions for the Python package: what libtorch_python offers in a ROCm build and a CPU build lacks.
+#include "capi.h"
+
 #include <ATen/core/Generator.h>
 #include <c10/core/CachingDeviceAllocator.h>
 
@@ -6,27 +8,45 @@
 #include <string>
 
 #include "device_memory.h"
+#include "fallback.h"
 #include "generator.h"
 #include "gfx950_hip.h"
 #include "streams.h"
 
 using namespace gfx950::torch_device;
 
-namespace {
+namespace gfx950::torch_device {
 
-thread_local std::string error_text;
+LastError& last_error() {
+  thread_local LastError error;
+  return error;
+}
 
-// Runs `body`, keeps its exception's text for gfx950_torch_error() and returns 0 or -1.
-template <typename Body>
-int guarded(Body body) {
+void keep_error() {
+  LastError& error = last_error();
+  error = {};
   try {
-    body();
-    return 0;
-  } catch (const std::exception& error) {
-    error_text = error.what();
-    return -1;
+    throw;
+  } catch (const c10::AcceleratorError& caught) {
+    error = {caught.what_without_backtrace(), 1, caught.get_error_code()};
+  } catch (const c10::OutOfMemoryError& caught) {
+    error = {caught.what_without_backtrace(), 2, 0};
+  } catch (const c10::IndexError& caught) {
+    error = {caught.what_without_backtrace(), 3, 0};
+  } catch (const c10::ValueError& caught) {
+    error = {caught.what_without_backtrace(), 4, 0};
+  } catch (const c10::NotImplementedError& caught) {
+    error = {caught.what_without_backtrace(), 5, 0};
+  } catch (const c10::Error& caught) {
+    error.text = caught.what_without_backtrace();
+  } catch (const std::exception& caught) {
+    error.text = caught.what();
   }
 }
+
+}  // namespace gfx950::torch_device
+
+namespace {
 
 void append_one(std::string* json, const std::string& name, const c10::CachingAllocator::Stat& stat) {
   const std::pair<const char*, int64_t> fields[] = {
@@ -34,20 +54,20 @@ void append_one(std::string* json, const std::string& name, const c10::CachingAl
   for (const auto& [field, value] : fields) *json += "\"" + name + "." + field + "\": " + std::to_string(value) + ", ";
 }
 
-// There is one pool, so the two parts that torch lists are empty.
 void append(std::string* json, const std::string& name, const c10::CachingAllocator::StatArray& stats) {
-  append_one(json, name + ".all", stats[0]);
-  append_one(json, name + ".small_pool", c10::CachingAllocator::Stat());
-  append_one(json, name + ".large_pool", c10::CachingAllocator::Stat());
+  using c10::CachingAllocator::StatType;
+  append_one(json, name + ".all", stats[static_cast<size_t>(StatType::AGGREGATE)]);
+  append_one(json, name + ".small_pool", stats[static_cast<size_t>(StatType::SMALL_POOL)]);
+  append_one(json, name + ".large_pool", stats[static_cast<size_t>(StatType::LARGE_POOL)]);
 }
 
 }  // namespace
 
 extern "C" {
 
-#define GFX950_EXPORT __attribute__((visibility("default")))
-
-GFX950_EXPORT const char* gfx950_torch_error() { return error_text.c_str(); }
+GFX950_EXPORT const char* gfx950_torch_error() { return last_error().text.c_str(); }
+GFX950_EXPORT int gfx950_torch_error_kind() { return last_error().kind; }
+GFX950_EXPORT int gfx950_torch_error_code() { return last_error().code; }
 
 GFX950_EXPORT int gfx950_torch_current_device() { return current_device(); }
 GFX950_EXPORT int gfx950_torch_set_device(int device) {
@@ -106,6 +126,10 @@ GFX950_EXPORT int gfx950_torch_memory_info(int device, size_t* free_bytes, size_
 
 GFX950_EXPORT void gfx950_torch_offer_default_generator(int device) {
   offer_default_generator(static_cast<c10::DeviceIndex>(device));
+}
+
+GFX950_EXPORT int gfx950_torch_register_cpu_kernels() {
+  return guarded([] { register_cpu_kernels(); });
 }
 
 // The torch that this library was compiled against; the package compares it before it loads the library.

@@ -5,6 +5,8 @@
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/Device.h>
 
+#include <string>
+
 namespace gfx950::torch_device {
 
 // Bytes on `device_index` behind a DataPtr that says it lives on `device`: CUDA for tensors, CPU for the aliases that
@@ -32,6 +34,9 @@ class DeviceMemoryScope {
   c10::DeviceIndex previous_;
 };
 c10::Allocator& scoped_cpu_allocator();
+
+// Raises torch.AcceleratorError with a HIP code and its text.
+[[noreturn]] void raise_hip_error(int code, const std::string& text);
 
 // Raises what a launch left pending, once, as torch.AcceleratorError.
 void raise_pending_error();

@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "alias.h"
+#include "capture.h"
 #include "cost.h"
 #include "device_memory.h"
 #include "generator.h"
@@ -146,7 +147,15 @@ std::optional<at::Generator> generator_argument(c10::IValue* value) {
 
 }  // namespace
 
-void cpu_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+void cpu_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  const OperatorTraits& traits = traits_of(op);
+  if (C10_UNLIKELY(anything_captures()) && traits.cost != CostClass::none) {
+    const c10::DeviceIndex device = device_of_call(op, *stack);
+    if (capturing(device)) {
+      record_call(op, keys, stack, &cpu_fallback, device);
+      return;
+    }
+  }
   raise_pending_error();
   const c10::FunctionSchema& schema = op.schema();
   TORCH_CHECK_NOT_IMPLEMENTED(
@@ -155,7 +164,6 @@ void cpu_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const size_t argument_count = schema.arguments().size();
   const size_t begin = stack->size() - argument_count;
 
-  const OperatorTraits& traits = traits_of(op);
   DeviceOfCall device(traits);
   std::optional<at::Generator> generator;
   for (size_t i = begin; i < stack->size(); ++i) {
@@ -207,5 +215,28 @@ namespace {
 
 TORCH_LIBRARY_IMPL(_, CUDA, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&cpu_fallback>()); }
 
+// Composite operators that look at the device to choose among others: they must see the CPU.
+bool chooses_by_device(const std::string& name) {
+  return name == "aten::convolution" || name == "aten::convolution_backward";
+}
+
 }  // namespace
+
+void register_cpu_kernels() {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  static auto* library = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::CUDA, __FILE__, __LINE__);
+  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+    if (name.name.rfind("aten::", 0) != 0) continue;
+    const auto op = dispatcher.findSchema(name);
+    if (!op || !(op->hasKernelForDispatchKey(c10::DispatchKey::CPU) || chooses_by_device(name.name))) continue;
+    if (op->hasKernelForDispatchKey(c10::DispatchKey::CUDA)) continue;
+    const bool composite = op->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional) ||
+                           op->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) ||
+                           op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+    if (!composite) continue;
+    const std::string in_aten = name.name.substr(6) + (name.overload_name.empty() ? "" : "." + name.overload_name);
+    library->impl(in_aten.c_str(), torch::CppFunction::makeFromBoxedFunction<&cpu_fallback>());
+  }
+}
+
 }  // namespace gfx950::torch_device

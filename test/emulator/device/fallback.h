@@ -6,6 +6,10 @@
 
 namespace gfx950::torch_device {
 
-void cpu_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+void cpu_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
+
+// Registers the fallback for every operator of ATen that has a CPU kernel and would take a composite one on the device,
+// by way of other operators. Called once, after the kernels of the device's own are registered.
+void register_cpu_kernels();
 
 }  // namespace gfx950::torch_device

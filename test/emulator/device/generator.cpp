@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "capture.h"
 #include "gfx950_hip.h"
 
 namespace gfx950::torch_device {
@@ -21,6 +22,13 @@ uint64_t mix(uint64_t value) {  // splitmix64
   return value ^ (value >> 31);
 }
 
+// As a replay moves the offset on by itself, a number read or set while a graph is captured would mean nothing.
+void check_not_capturing(c10::DeviceIndex device, const char* call) {
+  TORCH_CHECK(!capturing(device), "Cannot call CUDAGeneratorImpl::", call,
+              " during CUDA graph capture. If you need this call to be captured, please file an issue. Current "
+              "cudaStreamCaptureStatus: cudaStreamCaptureStatusActive");
+}
+
 }  // namespace
 
 GeneratorOfDevice::GeneratorOfDevice(c10::DeviceIndex device_index)
@@ -28,19 +36,35 @@ GeneratorOfDevice::GeneratorOfDevice(c10::DeviceIndex device_index)
                          c10::DispatchKeySet(c10::DispatchKey::CUDA)) {}
 
 void GeneratorOfDevice::set_current_seed(uint64_t seed) {
+  if (capturing(device().index())) {
+    TORCH_CHECK(
+        seed == seed_,
+        "CUDAGeneratorImpl::set_current_seed can be called during stream capture only if new seed is the same as "
+        "the original seed.");
+    return;
+  }
   seed_ = seed;
   offset_ = 0;
 }
 
 void GeneratorOfDevice::set_offset(uint64_t offset) {
+  check_not_capturing(device().index(), "set_offset");
   TORCH_CHECK(offset % 4 == 0, "offset must be a multiple of 4, got ", offset);
   offset_ = offset;
 }
 
-uint64_t GeneratorOfDevice::get_offset() const { return offset_; }
-uint64_t GeneratorOfDevice::current_seed() const { return seed_; }
+uint64_t GeneratorOfDevice::get_offset() const {
+  check_not_capturing(device().index(), "get_offset");
+  return offset_;
+}
+
+uint64_t GeneratorOfDevice::current_seed() const {
+  check_not_capturing(device().index(), "current_seed");
+  return seed_;
+}
 
 uint64_t GeneratorOfDevice::seed() {
+  check_not_capturing(device().index(), "seed");
   set_current_seed(c10::detail::getNonDeterministicRandom());
   return seed_;
 }

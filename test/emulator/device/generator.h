@@ -20,6 +20,12 @@ struct GeneratorOfDevice final : public c10::GeneratorImpl {
   c10::intrusive_ptr<c10::GeneratorImpl> graphsafe_get_state() const override;
   static c10::DeviceType device_type() { return c10::DeviceType::CUDA; }
 
+  struct Snapshot {
+    uint64_t seed, offset;
+  };
+  Snapshot snapshot() const { return {seed_, offset_}; }
+  void restore(const Snapshot& state) { seed_ = state.seed, offset_ = state.offset; }
+
   // Seed for a CPU generator that draws the next numbers; moves the offset on.
   uint64_t next_host_seed();
 

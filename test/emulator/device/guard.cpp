@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "capture.h"
 #include "device_memory.h"
 #include "gfx950_hip.h"
 #include "hip_functions.h"
@@ -14,7 +15,9 @@ namespace {
 
 constexpr c10::DeviceType kType = c10::DeviceType::CUDA;
 
-void check(hipError_t code) { TORCH_CHECK(code == hipSuccess, "HIP error: ", gfx950_last_error()); }
+void check(hipError_t code) {
+  if (code != hipSuccess) raise_hip_error(code, gfx950_last_error());
+}
 
 std::vector<c10::StreamId>& streams_of_thread() {
   thread_local std::vector<c10::StreamId> ids(static_cast<size_t>(std::max(gfx950_device_count(), 1)), 0);
@@ -50,6 +53,11 @@ c10::Stream exchange_stream(c10::Stream stream) {
   const c10::Stream previous = current_stream(stream.device_index());
   streams_of_thread()[index] = stream.id();
   return previous;
+}
+
+void synchronize_device() {
+  raise_pending_error();
+  check(hipDeviceSynchronize());
 }
 
 c10::Stream new_stream(c10::DeviceIndex device, int priority) {
@@ -90,7 +98,8 @@ struct GuardImpl final : public c10::impl::DeviceGuardImplInterface {
     raise_pending_error();  // names the error; HIP's call would return it too
     check(hipStreamSynchronize(handle(stream)));
   }
-  void synchronizeDevice(const c10::DeviceIndex) const override { raise_pending_error(); }
+  void synchronizeDevice(const c10::DeviceIndex) const override { synchronize_device(); }
+  bool isStreamCapturing(const c10::Stream& stream) const override { return capture_id(stream.id()) != 0; }
 
   void record(void** event, const c10::Stream& stream, const c10::DeviceIndex device,
               const c10::EventFlag flag) const override {

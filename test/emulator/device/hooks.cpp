@@ -79,7 +79,7 @@ struct CUDAHooks final : public CUDAHooksInterface {
     return device < 0 ? getCurrentDevice() : exchangeDevice(device);
   }
   std::string showConfig() const override { return "HIP runtime: emulated gfx950\n"; }
-  void deviceSynchronize(DeviceIndex) const override { raise_pending_error(); }
+  void deviceSynchronize(DeviceIndex) const override { synchronize_device(); }
 };
 
 REGISTER_CUDA_HOOKS(CUDAHooks)

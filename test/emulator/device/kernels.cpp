@@ -11,8 +11,8 @@
 #include <torch/library.h>
 
 #include "alias.h"
+#include "capture.h"
 #include "device_memory.h"
-#include "fallback.h"
 #include "gfx950_hip.h"
 #include "streams.h"
 
@@ -28,7 +28,9 @@ class CurrentDevice {
   explicit CurrentDevice(c10::DeviceIndex index) : previous_(current_device()) {
     if (index != previous_) set_device(index);
   }
-  ~CurrentDevice() { set_device(previous_); }
+  ~CurrentDevice() {
+    if (current_device() != previous_) set_device(previous_);
+  }
 
  private:
   c10::DeviceIndex previous_;
@@ -75,8 +77,31 @@ at::Tensor zero_tensor(c10::SymIntArrayRef size, std::optional<c10::ScalarType> 
   return zeros;
 }
 
+void copy_boxed(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
+
+// A graph can hold a copy from or to the host only if nobody waits for it, and that takes pinned memory.
+void record_copy(const at::Tensor& self, const at::Tensor& source, bool non_blocking, c10::DeviceIndex device) {
+  const bool with_host = self.is_cpu() || source.is_cpu();
+  const at::Tensor& host = self.is_cpu() ? self : source;
+  TORCH_CHECK(
+      !with_host || host.is_pinned(),
+      "Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU tensor is pinned. Please "
+      "use tensor.pin_memory() or allocate the tensor with pin_memory=True.");
+  if (with_host && !non_blocking) refuse_in_capture(device, "aten::copy_");
+  static const c10::OperatorHandle op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", "");
+  torch::jit::Stack stack{self, source, non_blocking};
+  record_call(op, c10::DispatchKeySet(c10::DispatchKey::CUDA), &stack, &copy_boxed, device);
+}
+
 // Any direction between host and device, and between devices; dtype and strides may differ.
 at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking) {
+  if (C10_UNLIKELY(anything_captures())) {
+    const c10::DeviceIndex device = (self.is_cuda() ? self : source).device().index();
+    if (capturing(device)) {
+      record_copy(self, source, non_blocking, device);
+      return self;
+    }
+  }
   raise_pending_error();
   if (self.is_same(source)) return self;
   TORCH_CHECK(!self._is_zerotensor(), "ZeroTensors are immutable: take a .clone() of this one to write to it");
@@ -96,6 +121,13 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking)
     gfx950_charge_host_copy(bytes);
   }
   return self;
+}
+
+void copy_boxed(const c10::OperatorHandle&, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  const bool non_blocking = torch::jit::pop(*stack).toBool();
+  const at::Tensor source = torch::jit::pop(*stack).toTensor();
+  at::Tensor self = torch::jit::pop(*stack).toTensor();
+  stack->emplace_back(copy_(self, source, non_blocking));
 }
 
 // ---- storages ----------------------------------------------------------------------------------------------------
@@ -200,12 +232,6 @@ TORCH_LIBRARY_IMPL(aten, CUDA, m) {
   for (const char* name : {"_use_cudnn_ctc_loss", "_use_miopen_ctc_loss"}) {
     m.impl(name, TORCH_FN(no_ctc_library));
     m.impl((std::string(name) + ".Tensor").c_str(), TORCH_FN(no_ctc_library_for_tensors));
-  }
-  // CPU has a kernel for these, so the composite one must not win on the device.
-  for (const char* name : {"convolution", "convolution_backward", "addr", "addr.out", "all.dims_out", "any.dims_out",
-                           "native_group_norm", "native_layer_norm", "mish_backward", "linalg__powsum"}) {
-    const auto op = c10::Dispatcher::singleton().findSchema(torch::jit::parseName(std::string("aten::") + name));
-    if (op) m.impl(name, torch::CppFunction::makeFromBoxedFunction<&cpu_fallback>());
   }
 }
 

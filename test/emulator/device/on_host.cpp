@@ -1,11 +1,14 @@
 #include "on_host.h"
 
+#include "capture.h"
 #include "device_memory.h"
 
 namespace gfx950::torch_device {
 
 OnHost::OnHost(const char* name, const at::Tensor& like)
     : name_(name), device_(like.device()), aliases_(like.device().index()) {
+  // A kernel that is registered without recorded<>() would run now, and not in the graph.
+  TORCH_CHECK(!capturing(device_.index()), name, " cannot be captured into a graph on the emulated device");
   raise_pending_error();
 }
 

@@ -4,6 +4,7 @@
 
 #include <tuple>
 
+#include "capture.h"
 #include "on_host.h"
 
 namespace gfx950::torch_device {
@@ -133,10 +134,10 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> gru_cell_
 }
 
 TORCH_LIBRARY_IMPL(aten, CUDA, m) {
-  m.impl("_thnn_fused_lstm_cell", TORCH_FN(lstm_cell));
-  m.impl("_thnn_fused_lstm_cell_backward_impl", TORCH_FN(lstm_cell_backward));
-  m.impl("_thnn_fused_gru_cell", TORCH_FN(gru_cell));
-  m.impl("_thnn_fused_gru_cell_backward", TORCH_FN(gru_cell_backward));
+  m.impl("_thnn_fused_lstm_cell", recorded<&lstm_cell>());
+  m.impl("_thnn_fused_lstm_cell_backward_impl", recorded<&lstm_cell_backward>());
+  m.impl("_thnn_fused_gru_cell", recorded<&gru_cell>());
+  m.impl("_thnn_fused_gru_cell_backward", recorded<&gru_cell_backward>());
 }
 
 }  // namespace

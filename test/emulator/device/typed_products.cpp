@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <torch/library.h>
 
+#include "capture.h"
 #include "on_host.h"
 
 namespace gfx950::torch_device {
@@ -103,14 +104,14 @@ at::Tensor& baddbmm_out(Matrix self, Matrix a, Matrix b, ScalarType type, Factor
 }
 
 TORCH_LIBRARY_IMPL(aten, CUDA, m) {
-  m.impl("mm.dtype", TORCH_FN(mm));
-  m.impl("mm.dtype_out", TORCH_FN(mm_out));
-  m.impl("bmm.dtype", TORCH_FN(bmm));
-  m.impl("bmm.dtype_out", TORCH_FN(bmm_out));
-  m.impl("addmm.dtype", TORCH_FN(addmm));
-  m.impl("addmm.dtype_out", TORCH_FN(addmm_out));
-  m.impl("baddbmm.dtype", TORCH_FN(baddbmm));
-  m.impl("baddbmm.dtype_out", TORCH_FN(baddbmm_out));
+  m.impl("mm.dtype", recorded<&mm>());
+  m.impl("mm.dtype_out", recorded<&mm_out>());
+  m.impl("bmm.dtype", recorded<&bmm>());
+  m.impl("bmm.dtype_out", recorded<&bmm_out>());
+  m.impl("addmm.dtype", recorded<&addmm>());
+  m.impl("addmm.dtype_out", recorded<&addmm_out>());
+  m.impl("baddbmm.dtype", recorded<&baddbmm>());
+  m.impl("baddbmm.dtype_out", recorded<&baddbmm_out>());
 }
 
 }  // namespace

@@ -9,6 +9,52 @@ from typing import Any
 
 from gfx950_emulator import machine
 
+_POINTER, _INT, _U64 = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64
+_U64_OUT = ctypes.POINTER(ctypes.c_uint64)
+_POOL = [_INT, _U64, _U64]  # device and the two numbers of a pool's id
+
+# Of the functions of device/graph_capi.cpp.
+_ARGUMENTS: dict[str, list[Any]] = {
+    "graph_new": [_INT],
+    "graph_delete": [_POINTER],
+    "graph_begin": [_POINTER, _U64, _U64, _INT],
+    "graph_end": [_POINTER, _U64_OUT],
+    "graph_instantiate": [_POINTER],
+    "graph_replay": [_POINTER],
+    "graph_reset": [_POINTER],
+    "graph_pool": [_POINTER, _U64_OUT],
+    "graph_register_generator": [_POINTER, _POINTER],
+    "graph_enable_debug": [_POINTER],
+    "graph_debug_dump": [_POINTER, ctypes.c_char_p],
+    "graph_raw": [_POINTER, _INT, _U64_OUT],
+    "new_pool": [_INT, _U64_OUT],
+    "begin_pool": [*_POOL, _INT],
+    "end_pool": _POOL,
+    "hold_pool": _POOL,
+    "release_pool": _POOL,
+    "pool_holders": _POOL,
+    "pool_state": [*_POOL, ctypes.POINTER(_POINTER)],
+    "delete_pool_state": [_POINTER],
+    "restore_pool_state": [_INT, _POINTER, _U64_OUT, ctypes.c_size_t, _U64_OUT, ctypes.c_size_t],
+    "pool_holds_exactly": [*_POOL, _U64_OUT, ctypes.c_size_t],
+    "raw_allocate": [_U64, _INT, _U64_OUT],
+    "raw_free": [_U64],
+    "owns_block": [_U64],
+    "free_and_disown": [_U64],
+    "poison_tensor": [_U64, ctypes.c_char_p],
+    "poison_storage": [_U64, ctypes.c_char_p],
+    "memory_snapshot": [_U64, _U64, ctypes.c_char_p, ctypes.c_size_t],
+    "record_history": [_INT, _U64],
+    "set_memory_fraction": [ctypes.c_double, _INT],
+    "memory_fraction": [_INT],
+}
+
+
+def addresses(values: Any) -> Any:
+    """A C array of addresses."""
+    numbers = list(values)
+    return (ctypes.c_uint64 * len(numbers))(*numbers)
+
 
 @functools.cache
 def runtime() -> ctypes.CDLL:
@@ -40,14 +86,38 @@ def device() -> ctypes.CDLL:
     library.gfx950_torch_new_stream.restype = ctypes.c_int64
     library.gfx950_torch_memory_stats.restype = ctypes.c_size_t
     library.gfx950_torch_memory_stats.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]
+    library.gfx950_torch_graph_new.restype = ctypes.c_void_p
+    library.gfx950_torch_memory_snapshot.restype = ctypes.c_size_t
+    library.gfx950_torch_memory_fraction.restype = ctypes.c_double
+    for name, arguments in _ARGUMENTS.items():
+        getattr(library, f"gfx950_torch_{name}").argtypes = arguments
     return library
 
 
 def checked(status: int) -> int:
-    """The status of a gfx950_torch_* call; raises what it says when it is negative."""
+    """The status of a gfx950_torch_* call; raises what it says, as torch's own type, when it is negative."""
     if status < 0:
-        raise RuntimeError(device().gfx950_torch_error().decode())
+        raise last_error()
     return status
+
+
+def last_error() -> Exception:
+    """The exception that this thread's last failed gfx950_torch_* call met in C++."""
+    import torch
+
+    text, kind = device().gfx950_torch_error().decode(), device().gfx950_torch_error_kind()
+    types: list[Any] = [
+        RuntimeError,
+        torch.AcceleratorError,
+        torch.OutOfMemoryError,
+        IndexError,
+        ValueError,
+        NotImplementedError,
+    ]
+    error: Exception = types[kind](text)
+    if kind == 1:
+        error.error_code = device().gfx950_torch_error_code()  # type: ignore[attr-defined]
+    return error
 
 
 def launch_statistics() -> dict[str, dict[str, Any]]:
@@ -66,6 +136,6 @@ def memory_statistics(device_index: int) -> dict[str, int]:
     buffer = ctypes.create_string_buffer(size)
     needed = device().gfx950_torch_memory_stats(device_index, buffer, size)
     if needed == 0:
-        raise RuntimeError(device().gfx950_torch_error().decode())
+        raise last_error()
     parsed: dict[str, int] = json.loads(buffer.value)
     return parsed

@@ -138,7 +138,11 @@ def device_library() -> ctypes.CDLL:
     if spec is None or spec.origin is None:
         raise EmulatorError("torch is not installed")
     ctypes.CDLL(str(Path(spec.origin).parent / "lib" / "libtorch_cpu.so"))
-    return ctypes.CDLL(str(DEVICE_LIBRARY))
+    library = ctypes.CDLL(str(DEVICE_LIBRARY))
+    if library.gfx950_torch_register_cpu_kernels() < 0:
+        library.gfx950_torch_error.restype = ctypes.c_char_p
+        raise EmulatorError(library.gfx950_torch_error().decode())
+    return library
 
 
 def load_device_library(_: ModuleType | None = None) -> None:

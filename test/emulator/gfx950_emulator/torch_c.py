@@ -11,7 +11,7 @@ import os
 from types import ModuleType
 from typing import Any
 
-from gfx950_emulator import hip
+from gfx950_emulator import graphs, hip, memory
 from gfx950_emulator.properties import DeviceProperties
 
 _CUDA_DEVICE_TYPE = 1  # c10::DeviceType::CUDA
@@ -132,20 +132,6 @@ class _Cudart(ModuleType):
         return 0
 
 
-class _NoGraph:
-    """torch._C._CUDAGraph: graphs are not modelled."""
-
-    def __new__(cls, *_: Any, **__: Any) -> Any:
-        raise NotImplementedError(
-            "the emulated gfx950 has no CUDA graphs: use a compile mode without them, such as "
-            'mode="max-autotune-no-cudagraphs"'
-        )
-
-
-def _no_graph_pool() -> None:
-    _NoGraph()
-
-
 class _Process:
     """What of the device's state belongs to this process."""
 
@@ -224,9 +210,6 @@ def install(module: ModuleType | None) -> None:
     def reset_accumulated(index: int) -> None:
         hip.checked(device.gfx950_torch_reset_accumulated(index))
 
-    def set_memory_fraction(fraction: float, index: int) -> None:
-        raise NotImplementedError("the emulated gfx950 takes its memory limit from GFX950_MEMORY_LIMIT at start")
-
     def advance_cycles(cycles: int) -> None:
         runtime.gfx950_clock_advance_ns(cycles / _CLOCK_GHZ)
 
@@ -238,11 +221,8 @@ def install(module: ModuleType | None) -> None:
     torch_c._CudaDeviceProperties = DeviceProperties
     torch_c._CudaStreamBase = _stream_class(torch_c)
     torch_c._CudaEventBase = _event_class(torch_c)
-    torch_c._CUDAGraph = _NoGraph
-    torch_c._graph_pool_handle = _no_graph_pool
-    # torch._dynamo.reset() imports Inductor's graph trees, which want these; without graphs there is no state to keep.
-    torch_c._cuda_CUDAAllocator_AllocatorState = type("_cuda_CUDAAllocator_AllocatorState", (), {})
-    torch_c._set_cached_tensors_enabled = lambda enabled: None
+    graphs.install(torch_c)
+    memory.install(torch_c)
     torch_c._cudart = _Cudart("torch._C._cudart")
     torch_c._dynamo.guards._empty_strided_cuda = empty_strided_cuda
 
@@ -267,16 +247,12 @@ def install(module: ModuleType | None) -> None:
         "getDefaultStream": lambda index: _stream_tuple(0, index),
         "getStreamFromExternal": lambda pointer, index: _stream_tuple(pointer, index),
         "setStream": set_stream,
-        "isCurrentStreamCapturing": lambda: False,
         "memoryStats": hip.memory_statistics,
         "resetPeakMemoryStats": reset_peak,
         "resetAccumulatedMemoryStats": reset_accumulated,
         "emptyCache": lambda: None,
         "getAllocatorBackend": lambda: "native",
         "cudaCachingAllocator_is_enabled": lambda: True,
-        "isHistoryEnabled": lambda: False,
-        "getMemoryFraction": lambda _: 1.0,
-        "setMemoryFraction": set_memory_fraction,
         "get_sync_debug_mode": lambda: 0,
         "set_sync_debug_mode": set_sync_debug_mode,
         "clearCublasWorkspaces": lambda: None,

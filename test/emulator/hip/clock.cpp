@@ -42,6 +42,7 @@ constexpr std::pair<const char*, uint64_t LaunchCounts::*> kCounts[] = {
     {"uninitialised_lds_reads", &LaunchCounts::uninitialised_lds_reads},
 };
 
+thread_local bool clock_held = false;
 std::mutex mutex;
 // Whole picoseconds: differences are exact, so the same work takes the same time whenever it runs.
 uint64_t now_picoseconds = 0;
@@ -67,10 +68,12 @@ void append_json_string(std::string* out, const std::string& text) {
 }  // namespace
 
 void advance_clock(double nanoseconds) {
-  if (!std::isfinite(nanoseconds) || nanoseconds < 0) return;
+  if (clock_held || !std::isfinite(nanoseconds) || nanoseconds < 0) return;
   std::lock_guard<std::mutex> lock(mutex);
   now_picoseconds += static_cast<uint64_t>(std::llround(nanoseconds * kPicosecondsPerNanosecond));
 }
+
+void hold_clock(bool held) { clock_held = held; }
 
 uint64_t clock_picoseconds() {
   std::lock_guard<std::mutex> lock(mutex);

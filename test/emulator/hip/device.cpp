@@ -198,7 +198,10 @@ hipError_t hipSetDevice(int device) {
 }
 
 // Every call has finished when it returns, so there is nothing to wait for.
-hipError_t hipDeviceSynchronize() { return deferred_error(); }
+hipError_t hipDeviceSynchronize() {
+  if (hipError_t error = check_wait("hipDeviceSynchronize", nullptr)) return error;
+  return deferred_error();
+}
 
 hipError_t hipDeviceGetName(char* name, int length, hipDevice_t device) {
   if (!name || length <= 0) return fail(hipErrorInvalidValue, "hipDeviceGetName: no room for the name");

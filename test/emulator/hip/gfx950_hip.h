@@ -36,6 +36,17 @@ int gfx950_take_pending_error(char* buffer, size_t size);
 uint64_t gfx950_memory_limit();
 int gfx950_device_count();
 
+// Stream capture, for callers that record work of their own: ATen's operators run on the host. `captures_underway` is
+// cheap. `capture_host_node` adds a node to the graph that the stream records into; `run` returns a HIP code, `release`
+// frees the context with the last graph that holds the node. `hold_clock`: work on this thread takes no time meanwhile.
+int gfx950_captures_underway();
+int gfx950_capture_host_node(void* stream, const char* name, int (*run)(void*), void (*release)(void*), void* context);
+void gfx950_hold_clock(int held);
+// Marks the capture of a stream as broken and returns the code of a call that it does not permit.
+int gfx950_refuse_in_capture(void* stream, const char* call);
+// Whether [pointer, pointer + size) lies in one live allocation.
+int gfx950_is_live(const void* pointer, size_t size);
+
 // Advances the clock by one device-to-device or host-to-device copy of that many bytes.
 void gfx950_charge_device_copy(size_t bytes);
 void gfx950_charge_host_copy(size_t bytes);

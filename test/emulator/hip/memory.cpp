@@ -3,6 +3,7 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "gfx950_hip.h"
 #include "runtime.h"
 
 namespace gfx950::hip {
@@ -31,7 +32,13 @@ hipError_t check_extent(const char* call, const void* pointer, size_t size) {
                                         std::to_string(range->end - reinterpret_cast<uintptr_t>(pointer)));
 }
 
-hipError_t copy(const char* call, void* destination, const void* source, size_t size, hipMemcpyKind kind) {
+// A graph may run when what it names is gone.
+bool still_there(const void* pointer, size_t size, bool of_device) {
+  return !of_device || gfx950_is_live(pointer, size) != 0;
+}
+
+hipError_t copy(const char* call, void* destination, const void* source, size_t size, hipMemcpyKind kind,
+                hipStream_t stream) {
   if (size == 0) return hipSuccess;
   if (!destination || !source) return fail(hipErrorInvalidValue, std::string(call) + ": null pointer");
   const bool to_device = on_device(destination), from_device = on_device(source);
@@ -48,9 +55,17 @@ hipError_t copy(const char* call, void* destination, const void* source, size_t 
   }
   if (hipError_t error = check_extent(call, destination, size)) return error;
   if (hipError_t error = check_extent(call, source, size)) return error;
-  std::memmove(destination, source, size);
-  advance_clock(copy_nanoseconds(size, to_device && from_device ? Link::device : Link::host));
-  return hipSuccess;
+  const auto run = [=]() -> hipError_t {
+    if (!still_there(destination, size, to_device) || !still_there(source, size, from_device)) {
+      return fail(hipErrorIllegalAddress, std::string(call) + ": device memory that a graph copies was freed");
+    }
+    std::memmove(destination, source, size);
+    advance_clock(copy_nanoseconds(size, to_device && from_device ? Link::device : Link::host));
+    return hipSuccess;
+  };
+  hipError_t code = hipSuccess;
+  if (record(stream, &code, [&] { return GraphNode{call, run}; })) return code;
+  return run();
 }
 
 template <typename Element>
@@ -61,10 +76,18 @@ hipError_t fill(const char* call, void* destination, Element value, size_t count
     return fail(hipErrorInvalidValue, std::string(call) + ": " + in_hex(destination) + " is not device memory");
   }
   if (hipError_t error = check_extent(call, destination, count * sizeof(Element))) return error;
-  Element* elements = static_cast<Element*>(destination);
-  std::fill(elements, elements + count, value);
-  advance_clock(fill_nanoseconds(count * sizeof(Element)));
-  return hipSuccess;
+  const auto run = [=]() -> hipError_t {
+    if (!still_there(destination, count * sizeof(Element), true)) {
+      return fail(hipErrorIllegalAddress, std::string(call) + ": device memory that a graph fills was freed");
+    }
+    Element* elements = static_cast<Element*>(destination);
+    std::fill(elements, elements + count, value);
+    advance_clock(fill_nanoseconds(count * sizeof(Element)));
+    return hipSuccess;
+  };
+  hipError_t code = hipSuccess;
+  if (record(stream, &code, [&] { return GraphNode{call, run}; })) return code;
+  return run();
 }
 
 bool poison_new_memory() {
@@ -82,6 +105,11 @@ using namespace gfx950;
 using namespace gfx950::hip;
 
 extern "C" {
+
+int gfx950_is_live(const void* pointer, size_t size) {
+  const auto range = Memory::instance().find(pointer);
+  return range && reinterpret_cast<uintptr_t>(pointer) + size <= range->end ? 1 : 0;
+}
 
 hipError_t hipMalloc(void** pointer, size_t size) {
   if (!pointer) return fail(hipErrorInvalidValue, "hipMalloc: null pointer");
@@ -169,13 +197,14 @@ hipError_t hipMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
 }
 
 hipError_t hipMemcpy(void* destination, const void* source, size_t size, hipMemcpyKind kind) {
+  if (hipError_t error = check_wait("hipMemcpy", nullptr)) return error;
   if (hipError_t error = deferred_error()) return error;  // it would copy what a failed launch left
-  return copy("hipMemcpy", destination, source, size, kind);
+  return copy("hipMemcpy", destination, source, size, kind, nullptr);
 }
 
 hipError_t hipMemcpyAsync(void* destination, const void* source, size_t size, hipMemcpyKind kind, hipStream_t stream) {
   if (!valid_stream(stream)) return fail(hipErrorInvalidHandle, "hipMemcpyAsync: not a stream");
-  return copy("hipMemcpyAsync", destination, source, size, kind);
+  return copy("hipMemcpyAsync", destination, source, size, kind, stream);
 }
 
 hipError_t hipMemset(void* destination, int value, size_t size) {

@@ -67,12 +67,12 @@ hipError_t pack_arguments(const ihipModuleSymbol_t& function, void** parameters,
   return hipSuccess;
 }
 
-hipError_t launch_function(hipFunction_t function, Dim3 grid, Dim3 block, unsigned dynamic_lds, hipStream_t stream,
-                           void** parameters, void** extra) {
-  if (!functions.contains(function)) return fail_pending(hipErrorInvalidHandle, "launch: not a live kernel function");
-  if (!valid_stream(stream)) return fail_pending(hipErrorInvalidHandle, function->name + ": not a live stream");
-  std::vector<uint8_t> kernarg;
-  if (hipError_t error = pack_arguments(*function, parameters, extra, &kernarg)) return error;
+// Runs a kernel to its end. `function` may come from a graph, which holds no module alive.
+hipError_t run_kernel(hipFunction_t function, Dim3 grid, Dim3 block, unsigned dynamic_lds,
+                      const std::vector<uint8_t>& kernarg) {
+  if (!functions.contains(function)) {
+    return fail_pending(hipErrorInvalidHandle, "graph: the module of a kernel that it launches was unloaded");
+  }
   Launch request;
   request.kernel = function->kernel;
   request.grid = grid;
@@ -98,6 +98,20 @@ hipError_t launch_function(hipFunction_t function, Dim3 grid, Dim3 block, unsign
   } catch (const std::bad_alloc&) {
     return fail_pending(hipErrorOutOfMemory, "kernel " + function->name + ": the host has no memory left");
   }
+}
+
+hipError_t launch_function(hipFunction_t function, Dim3 grid, Dim3 block, unsigned dynamic_lds, hipStream_t stream,
+                           void** parameters, void** extra) {
+  if (!functions.contains(function)) return fail_pending(hipErrorInvalidHandle, "launch: not a live kernel function");
+  if (!valid_stream(stream)) return fail_pending(hipErrorInvalidHandle, function->name + ": not a live stream");
+  std::vector<uint8_t> kernarg;
+  if (hipError_t error = pack_arguments(*function, parameters, extra, &kernarg)) return error;
+  hipError_t code = hipSuccess;
+  const auto make_node = [&] {
+    return GraphNode{function->name, [=] { return run_kernel(function, grid, block, dynamic_lds, kernarg); }};
+  };
+  if (record(stream, &code, make_node)) return code;
+  return run_kernel(function, grid, block, dynamic_lds, kernarg);
 }
 
 }  // namespace

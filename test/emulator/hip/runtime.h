@@ -1,6 +1,7 @@
 // State shared by the entry points: the error that a thread saw last, live handles, the virtual clock, statistics.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -74,5 +75,31 @@ void count_launch(const std::string& kernel_name, const LaunchResult& result);
 enum class Link { device, host };  // both ends on a device, or one on the host
 double copy_nanoseconds(size_t bytes, Link link);
 double fill_nanoseconds(size_t bytes);
+
+// Work on this thread is free while one lives: a capture computes shapes, which takes no time on the device.
+void hold_clock(bool held);
+
+// ---- capture
+// ---------------------------------------------------------------------------------------------------------------------
+
+// One piece of recorded work. `run` does it, charges the clock and returns what the call itself would have returned.
+struct GraphNode {
+  std::string name;
+  std::function<hipError_t()> run;
+};
+
+// Whether `stream` records; then the node is added, or `code` says that the capture is broken already.
+bool record(hipStream_t stream, hipError_t* code, const std::function<GraphNode()>& make_node);
+
+// For calls that wait for the device or for a stream: while a capture forbids them, the error, and the capture is
+// broken. hipSuccess otherwise. `stream` is null for the whole device.
+hipError_t check_wait(const char* call, const hipStream_t* stream);
+
+// Events: a record in a stream that captures marks a point of the graph, and a wait for it makes the waiting stream
+// part of the capture. The first says whether the event was captured; then it holds no time.
+bool capture_event_record(hipEvent_t event, hipStream_t stream);
+hipError_t capture_event_wait(hipStream_t stream, hipEvent_t event);
+bool is_captured_event(hipEvent_t event);
+void forget_event(hipEvent_t event);
 
 }  // namespace gfx950::hip

@@ -24,6 +24,10 @@ hipError_t not_an_event(const char* call) {
   return fail(hipErrorInvalidHandle, std::string(call) + ": not a live event");
 }
 
+hipError_t captured(const char* call) {
+  return fail(hipErrorCapturedEvent, std::string(call) + ": the event was last recorded in a stream that captures");
+}
+
 }  // namespace
 
 void LiveHandles::add(const void* handle) {
@@ -67,23 +71,27 @@ hipError_t hipStreamCreateWithFlags(hipStream_t* stream, unsigned flags) {
 hipError_t hipStreamCreate(hipStream_t* stream) { return hipStreamCreateWithPriority(stream, 0, 0); }
 
 hipError_t hipStreamDestroy(hipStream_t stream) {
+  if (hipError_t error = check_wait("hipStreamDestroy", &stream)) return error;
   if (!streams.remove(stream)) return fail(hipErrorInvalidHandle, "hipStreamDestroy: not a live stream");
   delete stream;
   return hipSuccess;
 }
 
 hipError_t hipStreamQuery(hipStream_t stream) {
-  return valid_stream(stream) ? hipSuccess : fail(hipErrorInvalidHandle, "hipStreamQuery: not a live stream");
+  if (!valid_stream(stream)) return fail(hipErrorInvalidHandle, "hipStreamQuery: not a live stream");
+  return check_wait("hipStreamQuery", &stream);
 }
 
 hipError_t hipStreamSynchronize(hipStream_t stream) {
   if (!valid_stream(stream)) return fail(hipErrorInvalidHandle, "hipStreamSynchronize: not a live stream");
+  if (hipError_t error = check_wait("hipStreamSynchronize", &stream)) return error;
   return deferred_error();
 }
 
 hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned) {
   if (!valid_stream(stream)) return fail(hipErrorInvalidHandle, "hipStreamWaitEvent: not a live stream");
-  return events.contains(event) ? hipSuccess : not_an_event("hipStreamWaitEvent");
+  if (!events.contains(event)) return not_an_event("hipStreamWaitEvent");
+  return capture_event_wait(stream, event);
 }
 
 hipError_t hipEventCreateWithFlags(hipEvent_t* event, unsigned flags) {
@@ -101,6 +109,7 @@ hipError_t hipEventCreate(hipEvent_t* event) { return hipEventCreateWithFlags(ev
 
 hipError_t hipEventDestroy(hipEvent_t event) {
   if (!events.remove(event)) return not_an_event("hipEventDestroy");
+  forget_event(event);
   delete event;
   return hipSuccess;
 }
@@ -108,22 +117,25 @@ hipError_t hipEventDestroy(hipEvent_t event) {
 hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream) {
   if (!events.contains(event)) return not_an_event("hipEventRecord");
   if (!valid_stream(stream)) return fail(hipErrorInvalidHandle, "hipEventRecord: not a live stream");
-  event->recorded = true;
+  event->recorded = !capture_event_record(event, stream);
   event->picoseconds = clock_picoseconds();
   return hipSuccess;
 }
 
 hipError_t hipEventQuery(hipEvent_t event) {
-  return events.contains(event) ? hipSuccess : not_an_event("hipEventQuery");
+  if (!events.contains(event)) return not_an_event("hipEventQuery");
+  return is_captured_event(event) ? captured("hipEventQuery") : hipSuccess;
 }
 
 hipError_t hipEventSynchronize(hipEvent_t event) {
-  return events.contains(event) ? deferred_error() : not_an_event("hipEventSynchronize");
+  if (!events.contains(event)) return not_an_event("hipEventSynchronize");
+  return is_captured_event(event) ? captured("hipEventSynchronize") : deferred_error();
 }
 
 hipError_t hipEventElapsedTime(float* milliseconds, hipEvent_t start, hipEvent_t stop) {
   if (!milliseconds) return fail(hipErrorInvalidValue, "hipEventElapsedTime: null pointer");
   if (!events.contains(start) || !events.contains(stop)) return not_an_event("hipEventElapsedTime");
+  if (is_captured_event(start) || is_captured_event(stop)) return captured("hipEventElapsedTime");
   if (!start->timing || !stop->timing) {
     return fail(hipErrorInvalidHandle, "hipEventElapsedTime: an event was created without timing");
   }

@@ -54,7 +54,8 @@ class TestTensors(TestCase):
         before = torch.cuda.memory_allocated()
         x = torch.ones(1024, device="cuda")
         y = torch.topk(x * 2, 8).values
-        self.assertEqual(torch.cuda.memory_allocated() - before, 1024 * 4 + 8 * 4)
+        # As torch's own allocator counts: whole granules of 512 bytes.
+        self.assertEqual(torch.cuda.memory_allocated() - before, 1024 * 4 + 512)
         del x, y
         self.assertEqual(torch.cuda.memory_allocated(), before)
         torch.cuda.reset_peak_memory_stats()

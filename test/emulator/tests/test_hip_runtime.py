@@ -50,9 +50,9 @@ class TestEntryPoints(TestCase):
             code, pointer, status = self.address(name)
             self.assertEqual((code, status), (0, 0), name)
             self.assertIsNotNone(pointer)
-        code, pointer, status = self.address("hipGraphLaunch")
+        code, pointer, status = self.address("hipGraphAddKernelNode")
         self.assertEqual((code, pointer, status), (NOT_FOUND, None, 1))
-        self.assertIn("hipGraphLaunch is not implemented", self.last_error())
+        self.assertIn("hipGraphAddKernelNode is not implemented", self.last_error())
 
     def test_memory(self):
         device = ctypes.c_void_p()
