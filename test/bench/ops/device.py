@@ -15,12 +15,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.report import Goal, Report
-
 # Before torch: it is what makes a CPU-only torch see a gfx950.
-import gfx950_emulator  # isort: skip
-
 import torch
+
+from bench.report import Goal, Report
 
 CALLS, ROUNDS = 4000, 25
 IMPORTS = 9
