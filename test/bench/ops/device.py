@@ -15,14 +15,20 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-# Before torch: it is what makes a CPU-only torch see a gfx950.
-import torch
-
 from bench.report import Goal, Report
 
 # Before torch: it is what makes a CPU-only torch see a gfx950.
-import gfx950_emulator  # noqa: F401  isort: skip
+import gfx950_emulator  # noqa: F401  # isort: skip
 
+import torch
+
+CALLS, ROUNDS = 4000, 25
+IMPORTS = 9
+STEPS, WARM_UP = 2000, 200
+
+_TIMED_IMPORT = """
+import time
+start = time.process_time()
 import torch
 print(time.process_time() - start, torch.cuda.is_available())
 """
