@@ -34,6 +34,7 @@ WRONG = {
     "v_ldexp_f64": "as v_ldexp_f32",
     "v_frexp_exp_i32_f32": "gives a denormal the exponent of the smallest normal; LLVM's frexp relies on the true one",
     "v_frexp_exp_i32_f64": "as v_frexp_exp_i32_f32",
+    "v_lerp_u8": "adds two bytes as a byte, so that the average loses its highest bit",
     "v_rndne_f16": "loses the sign of a zero, and rounds twice where adding 0.5 is inexact",
     "v_rndne_f32": "as v_rndne_f16",
     "v_rndne_f64": "as v_rndne_f16",

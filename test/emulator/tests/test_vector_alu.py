@@ -24,7 +24,7 @@ from lane_math import (
 )
 from vector_case import VectorCase as Case
 
-U32, U64, I32, I64 = np.uint32, np.uint64, np.int32, np.int64
+U8, U32, U64, I32, I64 = np.uint8, np.uint32, np.uint64, np.int32, np.int64
 F32, F16, F64 = np.float32, np.float16, np.float64
 CASES: list[Case] = []
 
@@ -196,6 +196,30 @@ add(
     "u32",
     lambda a, b: (((U64(1) << (a & U32(31)).astype(U64)) - U64(1)) << (b & U32(31)).astype(U64)).astype(U32),
 )
+
+
+def bytes_of(values: np.ndarray, size: int = 1) -> np.ndarray:
+    return np.ascontiguousarray(values).view(U8 if size == 1 else np.uint16).reshape(values.size, -1).astype(I64)
+
+
+def differences(size: int, masked: bool = False, shift: int = 0) -> Callable[..., np.ndarray]:
+    def reference(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+        x, y = bytes_of(a, size), bytes_of(b, size)
+        total = np.where((y != 0) | (not masked), np.abs(x - y), 0).sum(1)
+        return ((total << shift) + c.astype(I64)).astype(U32)
+
+    return reference
+
+
+def lerp(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    return ((bytes_of(a) + bytes_of(b) + (bytes_of(c) & 1)) >> 1).astype(U8).view(U32).reshape(-1)
+
+
+add("v_sad_u8 {d}, {0}, {1}, {2}", "u32 u32 u32", "u32", differences(1))
+add("v_sad_hi_u8 {d}, {0}, {1}, {2}", "u32 u32 u32", "u32", differences(1, shift=16))
+add("v_sad_u16 {d}, {0}, {1}, {2}", "u32 u32 u32", "u32", differences(2))
+add("v_msad_u8 {d}, {0}, {1}, {2}", "u32 u32 u32", "u32", differences(1, masked=True))
+add("v_lerp_u8 {d}, {0}, {1}, {2}", "u32 u32 u32", "u32", lerp)
 add("v_bcnt_u32_b32 {d}, {0}, {1}", "u32 u32", "u32", lambda a, b: np.bitwise_count(a).astype(U32) + b)
 for form in ("e32", "e64"):
     add(

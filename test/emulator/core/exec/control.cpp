@@ -208,6 +208,7 @@ void register_control(Registry& r) {
   r["s_waitcnt"] = plain(255, nothing);
   r["s_nop"] = plain(1, nothing);
   r["s_setprio"] = plain(1, nothing);
+  r["s_wakeup"] = plain(0, nothing);  // sleeping waves wake by themselves
   r["s_icache_inv"] = plain(0, nothing);
   r["s_dcache_inv"] = plain(0, nothing);
   r["s_dcache_wb"] = plain(0, nothing);

@@ -76,12 +76,8 @@ void build_smem(Builder& b, const Parsed& p, const Entry& e, Inst& in) {
 }  // namespace
 
 void register_smem(Registry& r) {
-  for (const auto& [name, words] : {std::pair<const char*, int>{"dword", 1},
-                                    {"dwordx2", 2},
-                                    {"dwordx3", 3},
-                                    {"dwordx4", 4},
-                                    {"dwordx8", 8},
-                                    {"dwordx16", 16}}) {
+  for (const auto& [name, words] :
+       {std::pair<const char*, int>{"dword", 1}, {"dwordx2", 2}, {"dwordx4", 4}, {"dwordx8", 8}, {"dwordx16", 16}}) {
     Entry e;
     e.build = build_smem;
     e.value = words;

@@ -200,7 +200,6 @@ void register_valu_half(Registry& r) {
   });
   auto fma16 = [](float a, float b, float c) { return half_fma(a, b, c); };
   r["v_fma_f16"] = lane_op<Ty::f16, Ty::f16, Ty::f16, Ty::f16>(fma16, kPreservesHigh);
-  r["v_fmac_f16"] = lane_op<Ty::f16, Ty::f16, Ty::f16, Ty::f16>(fma16, kReadsDst);
 }
 
 }  // namespace gfx950::exec

@@ -148,6 +148,31 @@ void register_multiply(Registry& r) {
       [](u32 a, u32 b, u32 c) { return sign_extend24(a) * sign_extend24(b) + c; });
 }
 
+// Sums of differences, byte by byte or half by half.
+template <unsigned Bits, bool Masked>
+u32 differences(u32 a, u32 b, u32 sum) {
+  for (unsigned shift = 0; shift < 32; shift += Bits) {
+    const u32 x = a >> shift & ((1u << Bits) - 1), y = b >> shift & ((1u << Bits) - 1);
+    if (!Masked || y != 0) sum += x > y ? x - y : y - x;
+  }
+  return sum;
+}
+
+void register_bytes(Registry& r) {
+  auto op = [](auto f) { return lane_op<Ty::u32, Ty::u32, Ty::u32, Ty::u32>(f); };
+  r["v_sad_u8"] = op([](u32 a, u32 b, u32 c) { return differences<8, false>(a, b, c); });
+  r["v_sad_hi_u8"] = op([](u32 a, u32 b, u32 c) { return (differences<8, false>(a, b, 0) << 16) + c; });
+  r["v_sad_u16"] = op([](u32 a, u32 b, u32 c) { return differences<16, false>(a, b, c); });
+  r["v_msad_u8"] = op([](u32 a, u32 b, u32 c) { return differences<8, true>(a, b, c); });
+  r["v_lerp_u8"] = op([](u32 a, u32 b, u32 c) {
+    u32 result = 0;
+    for (unsigned shift = 0; shift < 32; shift += 8) {
+      result |= ((a >> shift & 255) + (b >> shift & 255) + (c >> shift & 1)) >> 1 << shift;
+    }
+    return result;
+  });
+}
+
 void register_bits(Registry& r) {
   r["v_mov_b32"] = lane_op<Ty::b32, Ty::b32>([](u32 a) { return a; });
   r["v_mov_b64"] = lane_op<Ty::b64, Ty::b64>([](u64 a) { return a; });
@@ -282,6 +307,7 @@ void register_valu_int(Registry& r) {
   register_add(r);
   register_multiply(r);
   register_bits(r);
+  register_bytes(r);
   register_minmax(r);
   register_int16(r);
 }
