@@ -38,7 +38,7 @@ REFUSED = (
     ),
     (
         r"v_(q|mq)sad_\w+|v_sat_pk_u8_i16|v_cvt_(pk|pkaccum)_u8_f32",
-        "arithmetic on bytes for video whose rounding or other half AMD's documents leave open, or of four sums at once",
+        "arithmetic on bytes for video, of four sums at once or whose rounding or other half is not documented",
     ),
     (
         r"v_(mad|mac|madak|madmk)_\w+|v_\w+_legacy_\w+|v_pk_fmac_f16",
