@@ -59,11 +59,8 @@ REFUSED = (
         "for debuggers, profilers and trap handlers",
     ),
     (r"(t?buffer)_(load|store)_format_\w+", "typed buffers, for graphics"),
-    (
-        r"v_cvt_(pk)?(accum_)?norm_\w+|v_cvt_pknorm_\w+|v_cvt_off_f32_i4|v_cube\w+|v_screen_partition_4se_b32|"
-        r"s_wqm_\w+|s_quadmask_\w+|s_endpgm_ordered_ps_done",
-        "for graphics",
-    ),
+    (r"v_cvt_(pk)?(accum_)?norm_\w+|v_cvt_pknorm_\w+|v_cvt_off_f32_i4|v_cube\w+", "for graphics"),
+    (r"v_screen_partition_4se_b32|s_wqm_\w+|s_quadmask_\w+|s_endpgm_ordered_ps_done", "for graphics"),
     (r"ds_gws_\w+", "barriers between workgroups, for drivers"),
 )
 
@@ -171,8 +168,8 @@ def missing_from_survey(entries: dict[str, Entry]) -> list[str]:
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m gfx950_emulator coverage",
-        description="Every gfx950 instruction: executed in which forms, or refused and why. Status 1 if neither, or if the "
-        "core knows a name that is no instruction of gfx950.",
+        description="Every gfx950 instruction: executed in which forms, or refused and why. Status 1 if neither, or if "
+        "the core knows a name that is none of gfx950.",
     )
     parser.add_argument("--json", action="store_true", help="the same as JSON, with the core's words for refused forms")
     parser.add_argument(
