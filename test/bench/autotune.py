@@ -77,7 +77,7 @@ def flydsl_launch_count() -> int | None:
     emulator = sys.modules.get("gfx950_emulator")
     if emulator is None:
         return None
-    return sum(count for name, count in emulator.launch_counts().items() if name.startswith("gemm_nt_"))
+    return sum(count for name, count in emulator.launch_counts().items() if name.startswith("gemm_"))
 
 
 def with_ties(candidates: list[Candidate]) -> tuple[list[Candidate], str | None]:

@@ -7,69 +7,47 @@ import dataclasses
 import os
 import subprocess
 import sys
+from typing import Any
 
 from torch._inductor.codegen.flydsl.cache_key import template_source_hash, toolchain_key
 from torch._inductor.codegen.flydsl.render import gemm_module, literal
-from torch._inductor.kernel.flydsl.gemm_config import Epilogue, GemmConfig, GemmSpec
+from torch._inductor.kernel.flydsl.epilogue_expr import EpilogueInput, addmm
+from torch._inductor.kernel.flydsl.gemm_config import GemmConfig, GemmSpec
 from torch._native.flydsl import target
 from torch.testing._internal.common_utils import TestCase, run_tests
 
 CONFIG = GemmConfig(tile_m=128, tile_n=256, tile_k=64, stages=3, waves_m=2, waves_n=4, group_m=4)
-SPEC = GemmSpec(dtype="bf16", config=CONFIG, arch="gfx950", k_tail=True)
+EPILOGUE = addmm(EpilogueInput(dtype="fp32", kind="row"), alpha=0.5)
+SPEC = GemmSpec(dtype="bf16", config=CONFIG, arch="gfx950", k_tail=True, b_layout="n", epilogue=EPILOGUE)
 
 
 class TestModule(TestCase):
     def test_gemm(self) -> None:
         self.assertExpectedInline(
-            gemm_module("flydsl_mm", SPEC),
+            gemm_module("flydsl_gemm", SPEC).replace(literal(SPEC), "SPEC_LITERAL"),
             """\
-import functools
-
+from torch._inductor.kernel.flydsl.epilogue_expr import Epilogue, EpilogueInput
 from torch._inductor.kernel.flydsl.gemm import compile_gemm
-from torch._inductor.kernel.flydsl.gemm_config import Epilogue, GemmConfig, GemmSpec
+from torch._inductor.kernel.flydsl.gemm_config import GemmConfig, GemmSpec
 
-SPEC = GemmSpec(
-    dtype='bf16',
-    config=GemmConfig(
-        tile_m=128,
-        tile_n=256,
-        tile_k=64,
-        stages=3,
-        waves_m=2,
-        waves_n=4,
-        group_m=4,
-    ),
-    arch='gfx950',
-    k_tail=True,
-    out_dtype=None,
-    a_layout='k',
-    b_layout='k',
-    epilogue=Epilogue(
-        inputs=(),
-        steps=(('acc',),),
-    ),
-)
+SPEC = SPEC_LITERAL
 
 
-@functools.cache
-def _kernel():
+def flydsl_gemm_precompile():
+    \"\"\"Compile, once a process, into FlyDSL's disk cache. Needs no GPU.\"\"\"
     return compile_gemm(SPEC)
 
 
-def flydsl_mm_precompile():
-    \"\"\"Compile into FlyDSL's disk cache. Needs no GPU.\"\"\"
-    _kernel()
-
-
-def flydsl_mm_main(arg_a, arg_b, out, stream):
-    \"\"\"out[M, N] = arg_a[M, K] @ arg_b[N, K].T\"\"\"
-    _kernel()(arg_a, arg_b, out, stream)
+def flydsl_gemm_main(*args):
+    \"\"\"Launch with A [M, K], B [N, K], the output, the raw stream and the epilogue's inputs.\"\"\"
+    flydsl_gemm_precompile()(*args)
 """,
         )
 
     def test_literals_rebuild_the_spec(self) -> None:
-        scope = {"Epilogue": Epilogue, "GemmConfig": GemmConfig, "GemmSpec": GemmSpec}
-        self.assertEqual(eval(literal(SPEC), scope), SPEC)
+        scope: dict[str, Any] = {}
+        exec(gemm_module("flydsl_gemm", SPEC).split("\ndef ")[0], scope)
+        self.assertEqual(scope["SPEC"], SPEC)
 
     def test_values_without_a_stable_text_are_refused(self) -> None:
         """An address in the text would make a module that no other process ever finds."""
@@ -92,8 +70,9 @@ class TestKeys(TestCase):
         "from torch._inductor.codecache import code_hash\n"
         "from torch._inductor.codegen.flydsl.cache_key import template_source_hash, toolchain_key\n"
         "from torch._inductor.codegen.flydsl.render import gemm_module\n"
-        "from torch._inductor.kernel.flydsl.gemm_config import Epilogue, GemmConfig, GemmSpec\n"
-        f"print(code_hash(gemm_module('flydsl_mm', {SPEC!r})), template_source_hash(), toolchain_key())\n"
+        "from torch._inductor.kernel.flydsl.epilogue_expr import Epilogue, EpilogueInput\n"
+        "from torch._inductor.kernel.flydsl.gemm_config import GemmConfig, GemmSpec\n"
+        f"print(code_hash(gemm_module('flydsl_gemm', {SPEC!r})), template_source_hash(), toolchain_key())\n"
     )
 
     def in_another_process(self, **environment: str) -> list[str]:
@@ -115,12 +94,12 @@ class TestKeys(TestCase):
         self.assertEqual(str(toolchain_key()).split(" ")[0], str(target.flydsl_version()))
 
     def test_every_spec_has_a_module_of_its_own(self) -> None:
-        texts = {gemm_module("flydsl_mm", SPEC)}
+        texts = {gemm_module("flydsl_gemm", SPEC)}
         for change in ({"dtype": "fp16"}, {"arch": "gfx951"}, {"k_tail": False}):
-            texts.add(gemm_module("flydsl_mm", dataclasses.replace(SPEC, **change)))
+            texts.add(gemm_module("flydsl_gemm", dataclasses.replace(SPEC, **change)))
         for field in dataclasses.fields(GemmConfig):
             config = dataclasses.replace(CONFIG, **{field.name: 2 * getattr(CONFIG, field.name)})
-            texts.add(gemm_module("flydsl_mm", dataclasses.replace(SPEC, config=config)))
+            texts.add(gemm_module("flydsl_gemm", dataclasses.replace(SPEC, config=config)))
         self.assertEqual(len(texts), 4 + len(dataclasses.fields(GemmConfig)))
 
 

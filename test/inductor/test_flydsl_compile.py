@@ -22,9 +22,9 @@ WORKERS = 2
 
 def module(body: str, header: str = "") -> str:
     """A generated module's shape, with ``body`` in place of the compile."""
-    return (
-        f"{header}\ndef job_precompile():\n{textwrap.indent(body, '    ')}\n\n\ndef job_main(*args):\n    return args\n"
-    )
+    body = textwrap.indent(f"{body}\nreturn job_main", "    ")
+    main = "def job_main(*args):\n    CALLS.append(args)\n"
+    return f"{header}\nCALLS = []\n\n\ndef job_precompile():\n{body}\n\n\n{main}"
 
 
 class CompileTestCase(TestCase):
@@ -147,7 +147,8 @@ class TestInWorkers(CompileTestCase):
         AsyncCompile().wait(scope)
         kernel = scope["kernel"]
         self.assertIsInstance(kernel, FlyDSLKernelWrapper)
-        self.assertEqual(kernel.run("a", "b", "out", stream=7), None)
+        kernel.run("a", "b", "out", "bias", stream=7)
+        self.assertEqual(kernel.kernel.__globals__["CALLS"], [("a", "b", "out", 7, "bias")])
         worker, mine = (int(line) for line in calls.read_text().split())
         self.assertNotEqual(worker, os.getpid())
         self.assertEqual(mine, os.getpid())

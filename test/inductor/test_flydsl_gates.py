@@ -22,7 +22,8 @@ import sympy
 import torch
 from torch._inductor import config, ir
 from torch._inductor.codegen.flydsl import gate, lowering
-from torch._inductor.codegen.flydsl.template import flydsl_mm_template
+from torch._inductor.codegen.flydsl.problem import GemmCall, gemm_call
+from torch._inductor.codegen.flydsl.template import flydsl_gemm_template
 from torch._inductor.graph import GraphLowering
 from torch._inductor.kernel.flydsl import gemm_config
 from torch._inductor.kernel_inputs import MMKernelInputs
@@ -49,7 +50,7 @@ def layout(
     return ir.FixedLayout(torch.device(device), dtype, sizes, strides, sympy.Integer(offset))
 
 
-def problem(m: int = 512, n: int = 1024, k: int = 2048, **changes: Any) -> tuple[Any, Any, Any]:
+def problem(m: Any = 512, n: Any = 1024, k: Any = 2048, **changes: Any) -> tuple[Any, Any, Any]:
     """(output layout, mat1, mat2) of a supported NT problem; ``changes`` replace layouts by name."""
     dtype = changes.pop("dtype", BF16)
     parts = {
@@ -71,17 +72,21 @@ REASONS: dict[str, tuple[dict[str, Any], str]] = {
         {"mat2": layout([2048, 1024], [1, 2048], torch.float16)},
         "mat2 has dtype torch.float16 and mat1 torch.bfloat16",
     ),
-    "fp32_out": (
-        {"out": layout([512, 1024], [1024, 1], torch.float32)},
-        "the output has dtype torch.float32, not one of torch.bfloat16, torch.float16",
+    "fp16_out_of_bf16": (
+        {"out": layout([512, 1024], [1024, 1], torch.float16)},
+        "the output has dtype torch.float16, not torch.bfloat16 or torch.float32",
     ),
-    "mat1_column_major": (
-        {"mat1": layout([512, 2048], [1, 512])},
-        "mat1 must be row-major, but has strides (1, 512)",
+    "mat1_neither_way_contiguous": (
+        {"mat1": layout([512, 2048], [4096, 2])},
+        "mat1 has strides (4096, 2): neither rows nor columns are contiguous",
     ),
-    "mat2_row_major": (
-        {"mat2": layout([2048, 1024], [1024, 1])},
-        "mat2 must be column-major, but has strides (1024, 1)",
+    "mat2_neither_way_contiguous": (
+        {"mat2": layout([2048, 1024], [2, 4096])},
+        "mat2 has strides (2, 4096): neither rows nor columns are contiguous",
+    ),
+    "overlapping_rows": (
+        {"mat1": layout([512, 2048], [0, 1])},
+        "A: row stride 0 is below its 2048 columns: rows overlap",
     ),
     "out_column_major": (
         {"out": layout([512, 1024], [1, 512])},
@@ -103,17 +108,9 @@ REASONS: dict[str, tuple[dict[str, Any], str]] = {
         {"mat1": layout([512, 2048], [2052, 1])},
         "A: row stride 2052 is not a multiple of 8 elements (16 bytes)",
     ),
-    "dynamic_m": (
-        {"mat1": layout(["s0", 2048], [2048, 1]), "out": layout(["s0", 1024], [1024, 1])},
-        "mat1 has a dynamic shape (s0, 2048)",
-    ),
-    "dynamic_stride": (
-        {"mat1": layout([512, 2048], ["s0", 1])},
-        "mat1 has dynamic strides (s0, 1) or offset 0",
-    ),
-    "three_dimensions": (
+    "three_and_two_dimensions": (
         {"mat1": layout([1, 512, 2048], [0, 2048, 1])},
-        "mat1 has 3 dimensions, not 2",
+        "mat1 has 3 dimensions and the output 2, not 2 or 3 each",
     ),
     "empty_m": ({"m": 0}, "M=0: an empty product has no tile to compute"),
     "empty_k": ({"k": 0}, "K=0: an empty product has no tile to compute"),
@@ -179,24 +176,38 @@ class GateTestCase(TestCase):
         self.arch = stack.enter_context(mock.patch.object(target, "device_arch", return_value="gfx950"))
 
 
+def supported() -> GemmCall:
+    call = gemm_call(*problem())
+    assert isinstance(call, GemmCall), call
+    return call
+
+
+def reason_of(out: Any, mat1: Any, mat2: Any) -> str | None:
+    return gate.unsupported_reason("mm", MMKernelInputs([mat1, mat2]), out)
+
+
 @instantiate_parametrized_tests
 class TestFlyDSLGates(GateTestCase):
     def test_supported(self) -> None:
-        self.assertIsNone(gate.unsupported_reason(*problem()))
-        self.assertIsNone(gate.unsupported_reason(*problem(dtype=torch.float16)))
-        self.assertIsNone(gate.unsupported_reason(*problem(), out_dtype=BF16))
+        self.assertIsNone(reason_of(*problem()))
+        self.assertIsNone(reason_of(*problem(dtype=torch.float16)))
 
     def test_problem_is_in_the_kernels_terms(self) -> None:
         out, mat1, mat2 = problem(
             m=48, n=64, k=96, mat1=layout([48, 96], [128, 1], offset=8), mat2=layout([96, 64], [1, 104])
         )
-        p = gate.gemm_problem(out, mat1, mat2)
+        call = gemm_call(out, mat1, mat2)
+        assert isinstance(call, GemmCall), call
+        p = call.problem
         self.assertEqual((p.m, p.n, p.k, p.dtype, p.lda, p.ldb, p.ldc), (48, 64, 96, "bf16", 128, 104, 64))
+        a, b = call.views
+        self.assertEqual((a.size, a.stride, a.offset), ((48, 96), (128, 1), 8))
+        self.assertEqual((b.size, b.stride, b.offset), ((64, 96), (104, 1), 0))
 
     @parametrize("case", list(REASONS))
     def test_reason(self, case: str) -> None:
         changes, expected = REASONS[case]
-        self.assertEqual(gate.unsupported_reason(*problem(**changes)), expected)
+        self.assertEqual(reason_of(*problem(**changes)), expected)
 
     @parametrize(
         "m,n,k,operand",
@@ -207,22 +218,22 @@ class TestFlyDSLGates(GateTestCase):
         ],
     )
     def test_spans_that_32_bits_do_not_hold(self, m: int, n: int, k: int, operand: str) -> None:
-        reason = gate.unsupported_reason(*problem(m=m, n=n, k=k))
+        reason = reason_of(*problem(m=m, n=n, k=k))
         self.assertIsNotNone(reason)
         self.assertRegex(reason, rf"^{operand} spans .* bytes, not below 2\^32")
 
     def test_span_counts_the_stride_not_the_elements(self) -> None:
         """Few elements far apart (case M2)."""
-        reason = gate.unsupported_reason(*problem(m=4096, k=64, n=64, mat1=layout([4096, 64], [2**20, 1])))
+        reason = reason_of(*problem(m=4096, k=64, n=64, mat1=layout([4096, 64], [2**20, 1])))
         self.assertRegex(str(reason), r"^A spans \(4096-1\)\*1048576\+64 elements")
 
     def test_unaligned_input(self) -> None:
         self.graph.unaligned_buffers.add("mat2")
-        self.assertEqual(gate.unsupported_reason(*problem()), "mat2 does not start at a multiple of 16 bytes")
+        self.assertEqual(reason_of(*problem()), "mat2 does not start at a multiple of 16 bytes")
 
     def test_arch(self) -> None:
         self.arch.return_value = "gfx942"
-        self.assertEqual(gate.unsupported_reason(*problem()), "device architecture gfx942 is not one of gfx950")
+        self.assertEqual(reason_of(*problem()), "device architecture gfx942 is not one of gfx950")
 
     def test_device(self) -> None:
         cpu = {"device": "cpu"}
@@ -231,26 +242,22 @@ class TestFlyDSLGates(GateTestCase):
             mat1=layout([512, 2048], [2048, 1], **cpu),
             mat2=layout([2048, 1024], [1, 2048], **cpu),
         )
-        self.assertEqual(gate.unsupported_reason(out, mat1, mat2), "the device is cpu, not a GPU")
+        self.assertEqual(reason_of(out, mat1, mat2), "the device is cpu, not a GPU")
 
     def test_max_autotune_off(self) -> None:
         with config.patch(max_autotune=False, max_autotune_gemm=False):
-            self.assertEqual(gate.unsupported_reason(*problem()), "max_autotune is off")
+            self.assertEqual(reason_of(*problem()), "max_autotune is off")
 
     def test_cpp_wrapper(self) -> None:
         with mock.patch.object(self.graph, "cpp_wrapper", True):
-            reason = gate.unsupported_reason(*problem())
+            reason = reason_of(*problem())
         self.assertEqual(reason, "the C++ wrapper and AOTInductor cannot call a FlyDSL kernel")
-
-    def test_out_dtype(self) -> None:
-        reason = gate.unsupported_reason(*problem(), out_dtype=torch.float32)
-        self.assertEqual(reason, "out_dtype torch.float32 differs from the inputs' torch.bfloat16")
 
     def test_flexible_input_counts_with_the_strides_it_would_get(self) -> None:
         flexible = ir.FlexibleLayout(torch.device("cuda:0"), BF16, [sympy.Integer(512), sympy.Integer(2048)])
         out, _, mat2 = problem()
         mat1 = ir.ComputedBuffer(name="buf0", layout=flexible, data=mock.Mock(spec=ir.Pointwise))
-        self.assertIsNone(gate.unsupported_reason(out, mat1, mat2))
+        self.assertIsNone(reason_of(out, mat1, mat2))
         self.assertIsInstance(mat1.layout, ir.FlexibleLayout)
 
 
@@ -261,16 +268,16 @@ class TestFlyDSLConfigurations(GateTestCase):
         _, mat1, mat2 = problem()
         inputs = MMKernelInputs([mat1, mat2])
         with config.patch(**options):
-            heuristic = get_template_heuristic("flydsl_mm", "cuda", "mm")
+            heuristic = get_template_heuristic(flydsl_gemm_template.uid, "cuda", "mm")
             fields = [params.to_kwargs() for params in heuristic.get_template_configs(inputs, "mm")]
         return [gemm_config.GemmConfig(**each).name for each in fields]
 
     def test_one_by_rule(self) -> None:
-        p = gate.gemm_problem(*problem())
+        p = supported().problem
         self.assertEqual(self.offered(flydsl_enable_autotuning=False), [gemm_config.default_config(p).name])
 
     def test_the_list_to_search(self) -> None:
-        p = gate.gemm_problem(*problem())
+        p = supported().problem
         names = [each.name for each in gemm_config.configs(p)]
         self.assertEqual(self.offered(flydsl_enable_autotuning=True), names)
 
@@ -285,7 +292,7 @@ class TestFlyDSLConfigurations(GateTestCase):
         out, mat1, mat2 = problem()
         fields = dataclasses.asdict(dataclasses.replace(gemm_config.DEFAULT_CONFIGS[0], tile_n=48))
         with self.assertRaisesRegex(NotImplementedError, "tile_n=48 is not a multiple of"):
-            flydsl_mm_template.generate(input_nodes=[mat1, mat2], layout=out, **fields)
+            flydsl_gemm_template.generate(input_nodes=[mat1, mat2], layout=out, **fields)
 
     def test_the_option_comes_from_the_environment(self) -> None:
         script = "import torch._inductor.config as config\nprint(config.flydsl_enable_autotuning)"
@@ -299,11 +306,12 @@ class TestFlyDSLAvailability(GateTestCase):
 
     def templates(self, *, changes: dict[str, Any] | None = None) -> list[str]:
         out, mat1, mat2 = problem(**(changes or {}))
-        return [template.name for template in lowering.mm_templates(out, mat1, mat2, None)]
+        templates = lowering.flydsl_gemm_templates("mm", MMKernelInputs([mat1, mat2]), out)
+        return [template.name for template in templates]
 
     def test_offered(self) -> None:
         with installed_flydsl("0.3.4.1"), self.assertNoLogs(LOGGER, logging.INFO):
-            self.assertEqual(self.templates(), ["flydsl_mm"])
+            self.assertEqual(self.templates(), ["flydsl_gemm"])
 
     def test_not_listed_is_silent(self) -> None:
         with (
@@ -348,6 +356,16 @@ class TestFlyDSLAvailability(GateTestCase):
         self.assertEqual([record.levelname for record in logs.records], ["INFO", "INFO"])
         for record, k in zip(logs.records, (1025, 1027), strict=True):
             self.assertIn(expected.format(k), record.getMessage())
+
+    def test_unsupported_and_no_other_backend_warns(self) -> None:
+        """The compile is about to fail; the reason must not be hidden in a log that is off."""
+        with (
+            installed_flydsl("0.3.4.1"),
+            config.patch(max_autotune_gemm_backends="FLYDSL"),
+            self.assertLogs(LOGGER, logging.WARNING) as logs,
+        ):
+            self.assertEqual(self.templates(changes={"k": 1025}), [])
+        self.assertIn("K=1025 is not a multiple of 8", logs.output[0])
 
     def test_the_log_is_native_dsl(self) -> None:
         script = f"import logging, torch\nprint(logging.getLogger({LOGGER!r}).isEnabledFor(logging.INFO))\n"

@@ -12,7 +12,15 @@ from torch._inductor.codecache import PyCodeCache
 from torch._prims_common import compute_required_storage_length
 
 from .compile import adopt_environment, environment, load_module
+from .problem import View, hint
 from .render import MAIN_SUFFIX
+
+
+def meta_of(view: View) -> TensorMeta:
+    """What a view is at the sizes that symbolic ones are expected to have."""
+    layout = view.node.get_layout()
+    sizes, strides = [hint(size) for size in view.size], [hint(stride) for stride in view.stride]
+    return TensorMeta(layout.device, layout.dtype, sizes, strides, hint(view.offset), view.node.get_name())
 
 
 def _tensor_of(meta: TensorMeta) -> torch.Tensor:
@@ -32,32 +40,31 @@ def _view_of(tensor: torch.Tensor, meta: TensorMeta) -> torch.Tensor:
 class FlyDSLBenchmarkRequest(GPUDeviceBenchmarkMixin, BenchmarkRequest):
     """Pickled into the autotuner's subprocess, so it holds text and sizes only.
 
-    The inputs are those of ``aten.mm``; the kernel gets mat2 transposed, as the generated wrapper passes it.
-    A kernel is timed on tensors laid out as in the graph. The autotuner gives choices other than ATen one tensor per
-    buffer name, unsliced; the views are rebuilt over those.
+    ``input_tensor_meta`` are the kernel's inputs as the generated wrapper passes them. A kernel is timed on tensors
+    laid out as in the graph. The autotuner gives choices other than ATen one tensor for each buffer name of the
+    operator's inputs, ``buffer_names``, unsliced; the views are rebuilt over those.
     """
 
     def __init__(
         self,
         kernel_name: str,
-        input_tensor_meta: TensorMeta | Sequence[TensorMeta],
-        output_tensor_meta: TensorMeta | list[TensorMeta],
+        input_tensor_meta: Sequence[TensorMeta],
+        output_tensor_meta: TensorMeta,
         source: str,
+        buffer_names: Sequence[str | None],
     ) -> None:
-        metas = [input_tensor_meta] if isinstance(input_tensor_meta, TensorMeta) else list(input_tensor_meta)
-        super().__init__(kernel_name, metas, output_tensor_meta, extra_args=())
+        super().__init__(kernel_name, list(input_tensor_meta), output_tensor_meta, extra_args=())
         self.module_cache_key, self.module_path = PyCodeCache.write(source)
         self.environment = environment()
         self.owner_pid = os.getpid()
+        self.buffer_names = list(dict.fromkeys(buffer_names))
 
     def graph_views(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        """The kernel's inputs from the autotuner's: one per buffer name, in order of first use."""
-        names = list(dict.fromkeys(meta.name for meta in self.input_tensor_meta))
-        if len(tensors) != len(names):
-            raise ValueError(
-                f"{len(tensors)} benchmark inputs for the {len(names)} buffers {', '.join(map(str, names))}"
-            )
-        by_name = dict(zip(names, tensors, strict=True))
+        """The kernel's inputs from the autotuner's."""
+        if len(tensors) != len(self.buffer_names):
+            names = ", ".join(map(str, self.buffer_names))
+            raise ValueError(f"{len(tensors)} benchmark inputs for the {len(self.buffer_names)} buffers {names}")
+        by_name = dict(zip(self.buffer_names, tensors, strict=True))
         return tuple(_view_of(by_name[meta.name], meta) for meta in self.input_tensor_meta)
 
     def benchmark(self, *input_tensors: torch.Tensor, out: torch.Tensor | None = None) -> float:
@@ -72,12 +79,11 @@ class FlyDSLBenchmarkRequest(GPUDeviceBenchmarkMixin, BenchmarkRequest):
         # The autotuner evicts benchmark modules when it is done; those of the final graph are in sys.modules.
         module = load_module(self.module_cache_key, self.module_path, self.kernel_name, set_sys_modules=False)
         kernel = getattr(module, f"{self.kernel_name}_{MAIN_SUFFIX}")
-        mat1, mat2 = input_tensors
-        arg_b = mat2.t()
+        a, b, *epilogue_inputs = input_tensors
         get_raw_stream = get_interface_for_device(out.device.type).get_raw_stream
 
         def run() -> None:
-            kernel(mat1, arg_b, out, get_raw_stream(out.device.index))
+            kernel(a, b, out, get_raw_stream(out.device.index), *epilogue_inputs)
 
         return run
 

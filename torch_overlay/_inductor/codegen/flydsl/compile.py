@@ -162,21 +162,20 @@ def load_module(key: str, path: str, kernel_name: str, *, set_sys_modules: bool 
 
 
 class FlyDSLKernelWrapper:
-    """What the generated wrapper calls as ``name.run(a, b, out, stream=raw_stream)``."""
+    """What the generated wrapper calls as ``name.run(a, b, out, *epilogue_inputs, stream=raw_stream)``."""
 
-    def __init__(self, kernel_fn: Callable[..., None], kernel_path: str) -> None:
-        self.kernel_fn = kernel_fn
+    def __init__(self, kernel: Callable[..., None], kernel_path: str) -> None:
+        self.kernel = kernel
         self.kernel_path = kernel_path
 
-    def run(self, *args: Any, stream: int) -> None:
-        self.kernel_fn(*args, stream)
+    def run(self, a: Any, b: Any, out: Any, *epilogue_inputs: Any, stream: int) -> None:
+        self.kernel(a, b, out, stream, *epilogue_inputs)
 
 
 def load_kernel(kernel_name: str, key: str, path: str) -> FlyDSLKernelWrapper:
     """Load a module and make it ready, so that the first call compiles nothing: it may be under graph capture."""
     module = load_module(key, path, kernel_name)
-    getattr(module, f"{kernel_name}_{PRECOMPILE_SUFFIX}")()
-    return FlyDSLKernelWrapper(getattr(module, f"{kernel_name}_{MAIN_SUFFIX}"), path)
+    return FlyDSLKernelWrapper(getattr(module, f"{kernel_name}_{PRECOMPILE_SUFFIX}")(), path)
 
 
 def async_compile_kernel(

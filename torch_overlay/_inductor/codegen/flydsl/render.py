@@ -10,31 +10,27 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from torch._inductor.kernel.flydsl.gemm_config import GemmSpec
+
 MAIN_SUFFIX = "main"
 PRECOMPILE_SUFFIX = "precompile"
 
 _GEMM_MODULE = '''\
-import functools
-
+from torch._inductor.kernel.flydsl.epilogue_expr import Epilogue, EpilogueInput
 from torch._inductor.kernel.flydsl.gemm import compile_gemm
-from torch._inductor.kernel.flydsl.gemm_config import {config_classes}
+from torch._inductor.kernel.flydsl.gemm_config import GemmConfig, GemmSpec
 
 SPEC = {spec}
 
 
-@functools.cache
-def _kernel():
+def {name}_precompile():
+    """Compile, once a process, into FlyDSL's disk cache. Needs no GPU."""
     return compile_gemm(SPEC)
 
 
-def {name}_precompile():
-    """Compile into FlyDSL's disk cache. Needs no GPU."""
-    _kernel()
-
-
-def {name}_main(arg_a, arg_b, out, stream):
-    """out[M, N] = arg_a[M, K] @ arg_b[N, K].T"""
-    _kernel()(arg_a, arg_b, out, stream)
+def {name}_main(*args):
+    """Launch with A [M, K], B [N, K], the output, the raw stream and the epilogue's inputs."""
+    {name}_precompile()(*args)
 '''
 
 
@@ -63,16 +59,6 @@ def literal(value: Any, indent: int = 0) -> str:
     )
 
 
-def _dataclass_names(value: Any) -> set[str]:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {type(value).__name__}.union(
-            *(_dataclass_names(getattr(value, field.name)) for field in dataclasses.fields(value))
-        )
-    if isinstance(value, tuple):
-        return set().union(*(_dataclass_names(item) for item in value))
-    return set()
-
-
-def gemm_module(name: str, spec: Any) -> str:
-    """The module of one dense GEMM kernel; ``spec`` is a ``GemmSpec``."""
-    return _GEMM_MODULE.format(name=name, spec=literal(spec), config_classes=", ".join(sorted(_dataclass_names(spec))))
+def gemm_module(name: str, spec: GemmSpec) -> str:
+    """The module of one GEMM kernel."""
+    return _GEMM_MODULE.format(name=name, spec=literal(spec))

@@ -7,55 +7,60 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch._dynamo.utils import counters
 from torch._inductor import config
 from torch._inductor.codecache import code_hash, get_path
 from torch._inductor.codegen.common import BackendFeature, IndentedBuffer, Kernel
-from torch._inductor.ir import BaseView, ExternKernel, FixedLayout, MutableBox, ReinterpretView, StorageBox
-from torch._inductor.scheduler import BaseSchedulerNode, BaseScheduling, SchedulerNode, WhyNoFuse
+from torch._inductor.ir import FixedLayout, ReinterpretView, StorageBox
+from torch._inductor.scheduler import BaseSchedulerNode, BaseScheduling, WhyNoFuse
 from torch._inductor.utils import Placeholder, get_fused_kernel_name, get_kernel_metadata
 from torch._inductor.virtualized import V
 from torch.utils._ordered_set import OrderedSet
 
-from .buffer import FlyDSLTemplateBuffer
+from .fusion import Chosen, can_fuse_epilogue, chosen, traced_epilogue
+from .problem import GemmCall, View, unwrapped
 from .render import gemm_module
 
 
-def _as_buffer_or_view(node: Any) -> Any:
-    while isinstance(node, MutableBox):
-        node = node.data
-    return ExternKernel.convert_to_reinterpret_view(node) if isinstance(node, BaseView) else node
-
-
-def _transposed(node: Any) -> ReinterpretView:
+def _reinterpreted(view: View) -> ReinterpretView:
+    """The view as the graph's wrapper writes it: the buffer's name alone where the buffer is laid out like that."""
+    node = unwrapped(view.node)
     layout = node.get_layout()
-    size, stride = list(reversed(layout.size)), list(reversed(layout.stride))
     return ReinterpretView(
         data=node.data if isinstance(node, ReinterpretView) else StorageBox(node),
-        layout=FixedLayout(layout.device, layout.dtype, size, stride, layout.offset),
+        layout=FixedLayout(layout.device, layout.dtype, list(view.size), list(view.stride), view.offset),
     )
+
+
+def _product_view(kernel: Chosen) -> View:
+    layout = kernel.product.get_layout()
+    return View(kernel.product, tuple(layout.size), tuple(layout.stride), layout.offset)
 
 
 class FlyDSLKernel(Kernel):
     """Writes the call of a FlyDSL kernel into the wrapper: tensors as the graph lays them out, and the raw stream."""
 
-    def __init__(self, buffer: FlyDSLTemplateBuffer) -> None:
+    def __init__(self, call: GemmCall, out: View) -> None:
         super().__init__()
-        self.buffer = buffer
+        a, b, *inputs = call.views
+        self.arguments = [_reinterpreted(view) for view in (a, b, out, *inputs)]
 
     def call_kernel(self, name: str, node: Any = None) -> None:
-        mat1, mat2 = (_as_buffer_or_view(tensor) for tensor in self.buffer.inputs)
-        # The kernel reads B as [N, K]: of ``a @ b.T`` that is b itself, and no view is made at the call.
-        raw_args: list[Any] = [mat1, _transposed(mat2), None]  # the wrapper finds the output by its name
-        call_args = [mat1.codegen_reference(), raw_args[1].codegen_reference(), self.buffer.get_name()]
-        arg_types: list[torch.dtype] = [tensor.get_dtype() for tensor in (mat1, mat2, self.buffer)]
+        call_args = [argument.codegen_reference() for argument in self.arguments]
+        arg_types: list[torch.dtype] = [argument.get_dtype() for argument in self.arguments]
         # triton=True selects the calling convention of Python kernels: name.run(..., stream=raw_stream).
         V.graph.wrapper_code.generate_kernel_call(
-            name, call_args, triton=True, arg_types=arg_types, raw_args=raw_args, raw_keys=[None] * len(raw_args)
+            name,
+            call_args,
+            triton=True,
+            arg_types=arg_types,
+            raw_args=self.arguments,
+            raw_keys=[None] * len(self.arguments),
         )
 
 
 class FlyDSLScheduling(BaseScheduling):
-    """Schedules FlyDSL templates; ``CUDACombinedScheduling`` delegates to it. Fuses nothing."""
+    """Schedules FlyDSL templates; ``CUDACombinedScheduling`` delegates to it. Fuses pointwise epilogues."""
 
     @classmethod
     def get_backend_features(cls, device: torch.device) -> OrderedSet[BackendFeature]:
@@ -63,14 +68,14 @@ class FlyDSLScheduling(BaseScheduling):
 
     @staticmethod
     def is_flydsl_template(node: BaseSchedulerNode) -> bool:
-        return isinstance(node, SchedulerNode) and isinstance(node.node, FlyDSLTemplateBuffer)
+        return chosen(node) is not None
 
-    def _refuse_fusion(self, node1: BaseSchedulerNode, node2: BaseSchedulerNode) -> bool:
-        WhyNoFuse(node1, node2)("a FlyDSL template has no prologue, epilogue or horizontal fusion")
+    def can_fuse_vertical(self, node1: BaseSchedulerNode, node2: BaseSchedulerNode) -> bool:
+        return can_fuse_epilogue(node1, node2)
+
+    def can_fuse_horizontal(self, node1: BaseSchedulerNode, node2: BaseSchedulerNode) -> bool:
+        WhyNoFuse(node1, node2)("a FlyDSL template has no horizontal fusion")
         return False
-
-    can_fuse_vertical = _refuse_fusion
-    can_fuse_horizontal = _refuse_fusion
 
     def define_kernel(self, source: str, node_schedule: Sequence[BaseSchedulerNode]) -> str:
         wrapper = V.graph.wrapper_code
@@ -101,19 +106,27 @@ class FlyDSLScheduling(BaseScheduling):
         epilogue_nodes: Sequence[BaseSchedulerNode],
         prologue_nodes: Sequence[BaseSchedulerNode],
     ) -> None:
-        buffer = template_node.node
-        if not isinstance(buffer, FlyDSLTemplateBuffer):
+        kernel = chosen(template_node)
+        if kernel is None:
             raise RuntimeError(f"{template_node.get_name()} is not a FlyDSL template")
-        if epilogue_nodes or prologue_nodes:
-            fused = ", ".join(node.get_name() for node in (*prologue_nodes, *epilogue_nodes))
-            raise RuntimeError(
-                f"FlyDSL template {template_node.get_name()} was fused with {fused}; it supports no fusion"
-            )
-        kernel = FlyDSLKernel(buffer)
-        template_node.mark_run()
-        with V.set_kernel_handler(kernel):
-            kernel_name = self.define_kernel(gemm_module(str(Placeholder.KERNEL_NAME), buffer.spec), [template_node])
-        self.codegen_comment([template_node], kernel_name)
-        kernel.call_kernel(kernel_name)
-        V.graph.removed_buffers |= kernel.removed_buffers
+        if prologue_nodes:
+            fused = ", ".join(node.get_name() for node in prologue_nodes)
+            raise RuntimeError(f"FlyDSL template {template_node.get_name()} was fused with {fused} before it")
+        call, out = kernel.call, _product_view(kernel)
+        nodes = [template_node, *epilogue_nodes]
+        for node in nodes:
+            node.mark_run()
+        if epilogue_nodes:
+            traced = traced_epilogue(kernel, epilogue_nodes)
+            call, out = traced.call, traced.out
+            counters["inductor"]["flydsl_fused_epilogue_nodes"] += len(epilogue_nodes)
+            # Computed in registers: the wrapper allocates none of them.
+            V.graph.removed_buffers |= OrderedSet(traced.computed) - OrderedSet([traced.stored.get_name()])
+        writer = FlyDSLKernel(call, out)
+        with V.set_kernel_handler(writer):
+            source = gemm_module(str(Placeholder.KERNEL_NAME), call.spec(kernel.config, kernel.arch))
+            kernel_name = self.define_kernel(source, nodes)
+        self.codegen_comment(nodes, kernel_name)
+        writer.call_kernel(kernel_name)
+        V.graph.removed_buffers |= writer.removed_buffers
         self.free_buffers_in_scheduler()

@@ -1,4 +1,4 @@
-"""The FLYDSL template of ``aten.mm``: the configurations it offers, and the candidate that one becomes."""
+"""The FLYDSL template of the GEMM operators: the configurations it offers, and the candidate that one becomes."""
 
 from __future__ import annotations
 
@@ -20,17 +20,20 @@ from torch._inductor.utils import do_bench_using_profiling, use_aten_gemm_kernel
 from torch._inductor.virtualized import V
 from torch._native.flydsl import target
 
-from .benchmark_request import FlyDSLBenchmarkRequest
+from .benchmark_request import FlyDSLBenchmarkRequest, meta_of
 from .buffer import FlyDSLTemplateBuffer
 from .cache_key import template_source_hash, toolchain_key
 from .compile import CompileBatch, CompileJob, failure_reason
-from .gate import gemm_problem, log
+from .gate import call_of, device_index, log
 from .lowering import BACKEND
+from .problem import GemmCall, gemm_call
 from .render import gemm_module
 
 # The entry points of a candidate's module. Not the candidate's own name, which counts up within a process: the module's
 # text, and with it its hash, must be the same in the next process.
-_CANDIDATE_KERNEL = "flydsl_mm"
+_CANDIDATE_KERNEL = "flydsl_gemm"
+
+OPERATORS = ("mm", "addmm", "bmm", "baddbmm")
 
 
 def _flexible(node: Any) -> Any | None:
@@ -69,17 +72,23 @@ class FlyDSLGemmCaller(ChoiceCaller):
         name: str,
         input_nodes: list[Buffer],
         layout: Layout,
-        spec: gemm_config.GemmSpec,
+        call: GemmCall,
+        gemm: gemm_config.GemmConfig,
+        arch: str,
         batch: CompileBatch,
     ) -> None:
-        super().__init__(name, input_nodes, layout, description=f"{spec.config.name} {spec.dtype} {spec.arch}")
-        self.spec = spec
-        source = gemm_module(_CANDIDATE_KERNEL, spec)
+        self.spec = call.spec(gemm, arch)
+        super().__init__(name, input_nodes, layout, description=f"{gemm.name} {self.spec.dtype} {arch}")
+        self.call = call
+        self.config = gemm
+        self.arch = arch
+        source = gemm_module(_CANDIDATE_KERNEL, self.spec)
         self.bmreq = FlyDSLBenchmarkRequest(
             _CANDIDATE_KERNEL,
-            TensorMeta.from_irnodes(input_nodes),
-            TensorMeta.from_irnodes(layout),
+            [meta_of(view) for view in call.views],
+            TensorMeta.from_irnodes(layout),  # type: ignore[arg-type]
             source,
+            [node.get_name() for node in input_nodes],
         )
         self._job = CompileJob(_CANDIDATE_KERNEL, source)
         self._batch = batch
@@ -117,12 +126,16 @@ class FlyDSLGemmCaller(ChoiceCaller):
             self._drop("running", error)
             return float("inf")
 
-    def output_node(self) -> TensorBox:
+    def freeze_inputs(self) -> None:
+        """Settle the strides that the kernel counts on."""
         for node in self.input_nodes:
             flexible = _flexible(node)
             if flexible is not None:
                 flexible.freeze_layout()
-        buffer = FlyDSLTemplateBuffer(self.layout, self.input_nodes, self.spec)
+
+    def output_node(self) -> TensorBox:
+        self.freeze_inputs()
+        buffer = FlyDSLTemplateBuffer(self.layout, self.input_nodes, self.call, self.config, self.arch)
         if "ktc" in self.annotations:
             buffer.annotations["ktc"] = self.annotations["ktc"]
         return TensorBox.create(buffer)
@@ -139,8 +152,8 @@ class FlyDSLGemmCaller(ChoiceCaller):
         return "-".join(
             (
                 _CANDIDATE_KERNEL,
-                self.spec.arch,
-                self.spec.config.name,
+                self.arch,
+                self.config.name,
                 f"flydsl {toolchain_key()}",
                 template_source_hash(),
                 self.bmreq.module_cache_key,
@@ -151,14 +164,14 @@ class FlyDSLGemmCaller(ChoiceCaller):
         return {
             "name": self.name,
             "backend": BACKEND,
-            "config": self.spec.config.name,
+            "config": self.config.name,
             "dtype": self.spec.dtype,
-            "arch": self.spec.arch,
+            "arch": self.arch,
             "flydsl": target.flydsl_version(),
         }
 
     def autoheuristic_id(self) -> str:
-        return f"type=flydsl_config={self.spec.config.name}"
+        return f"type=flydsl_config={self.config.name}"
 
 
 class FlyDSLGemmTemplate(KernelTemplate):
@@ -176,32 +189,35 @@ class FlyDSLGemmTemplate(KernelTemplate):
         input_nodes: list[Buffer],
         layout: Layout,
         batch: CompileBatch | None = None,
+        alpha: float = 1,
+        beta: float = 1,
         **config_fields: Any,
     ) -> ChoiceCaller:
-        problem = gemm_problem(layout, *input_nodes)
-        if isinstance(problem, str):
-            raise NotImplementedError(problem)
+        *addend, mat1, mat2 = input_nodes
+        call = gemm_call(layout, mat1, mat2, *addend, alpha=alpha, beta=beta)
+        if isinstance(call, str):
+            raise NotImplementedError(call)
         gemm = gemm_config.GemmConfig(**config_fields)
-        reason = gemm_config.config_unsupported_reason(problem, gemm)
+        reason = call.config_unsupported_reason(gemm)
         if reason is not None:
             raise NotImplementedError(f"{gemm.name}: {reason}")
         for node in input_nodes:
             _hold_strides(node)
-        index = torch.cuda.current_device() if layout.device.index is None else layout.device.index
         return FlyDSLGemmCaller(
             f"{self.name}_{next(self.index_counter)}",
             input_nodes,
             layout,
-            gemm_config.spec_for(problem, gemm, target.device_arch(index)),
+            call,
+            gemm,
+            target.device_arch(device_index(layout.device)),
             CompileBatch() if batch is None else batch,
         )
 
 
-flydsl_mm_template = FlyDSLGemmTemplate("flydsl_mm")
+flydsl_gemm_template = FlyDSLGemmTemplate("flydsl_gemm")
 
 
-@register_template_heuristic(flydsl_mm_template.uid, "cuda", op_name="mm")
-class FlyDSLMMConfigHeuristics(GemmMaxAutotuneTemplateConfigHeuristics):
+class FlyDSLGemmConfigHeuristics(GemmMaxAutotuneTemplateConfigHeuristics):
     """One configuration by rule, or with ``config.flydsl_enable_autotuning`` the list to search.
 
     Configurations travel as plain fields, so that lookup tables and other choices handlers can write them down.
@@ -210,17 +226,23 @@ class FlyDSLMMConfigHeuristics(GemmMaxAutotuneTemplateConfigHeuristics):
     def _get_template_configs_impl(
         self, kernel_inputs: KernelInputs, op_name: str
     ) -> Generator[dict[str, Any], None, None]:
-        problem = gemm_problem(kernel_inputs.output_layout(flexible=False), *kernel_inputs.nodes())
-        if isinstance(problem, str):
+        call = call_of(op_name, kernel_inputs, kernel_inputs.output_layout(flexible=False))
+        if isinstance(call, str):
             return
         if config.flydsl_enable_autotuning:
-            exhaustive = config.max_autotune_gemm_search_space == "EXHAUSTIVE"
-            candidates = gemm_config.configs(problem, exhaustive=exhaustive)
+            candidates = call.configs(exhaustive=config.max_autotune_gemm_search_space == "EXHAUSTIVE")
         else:
-            by_rule = gemm_config.default_config(problem)
+            by_rule = call.config_by_rule()
             candidates = [] if by_rule is None else [by_rule]
         for gemm in candidates:
             yield dataclasses.asdict(gemm)
 
     def get_extra_kwargs(self, kernel_inputs: KernelInputs, op_name: str) -> dict[str, Any]:
-        return {"batch": CompileBatch()}
+        scalars = {}
+        if op_name in ("addmm", "baddbmm"):
+            scalars = {name: kernel_inputs.get_scalar(name) for name in ("alpha", "beta")}
+        return {"batch": CompileBatch(), **scalars}
+
+
+for _operator in OPERATORS:
+    register_template_heuristic(flydsl_gemm_template.uid, "cuda", op_name=_operator)(FlyDSLGemmConfigHeuristics)
