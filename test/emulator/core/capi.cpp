@@ -35,6 +35,8 @@ const char* kind_name(gfx950::ErrorKind kind) {
       return "memory_fault";
     case gfx950::ErrorKind::hazard:
       return "hazard";
+    case gfx950::ErrorKind::trap:
+      return "trap";
     case gfx950::ErrorKind::timeout:
       return "timeout";
   }

@@ -52,7 +52,7 @@ REFUSED = (
     (r"s_atc_probe\w*|s_dcache_(discard|discard_x2|inv_vol|wb_vol)", "maintenance of the scalar cache, for drivers"),
     (
         r"s_call_b64|s_cbranch_(g_fork|i_fork|join)|s_setvskip",
-        "calls and forks: a kernel is one function here (core/README.md)",
+        "calls and forks that LLVM does not make: it calls by s_swappc_b64, which is executed",
     ),
     (
         r"s_cbranch_cdbg\w+|s_setkill|s_ttrace\w+|s_(inc|dec)perflevel|s_rfe\w+|s_endpgm_saved|s_sendmsghalt",

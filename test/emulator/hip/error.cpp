@@ -122,6 +122,7 @@ hipError_t code_of(ErrorKind kind) {
     case ErrorKind::memory_fault:
       return hipErrorIllegalAddress;
     case ErrorKind::hazard:
+    case ErrorKind::trap:
       return hipErrorLaunchFailure;
     case ErrorKind::timeout:
       return hipErrorLaunchTimeOut;

@@ -198,7 +198,7 @@ def test_missing_arguments() -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("v_sad_u8 v1, v2, v3, v4", "'v_sad_u8 .*not modelled"),
+        ("v_mqsad_pk_u16_u8 v[2:3], v[4:5], v6, v[8:9]", "'v_mqsad_pk_u16_u8 .*not modelled"),
         ("s_setreg_imm32_b32 hwreg(HW_REG_MODE, 0, 4), 0", "'s_setreg_imm32_b32 .*not modelled"),
         ("v_mul_u32_u24_e64 v1, v2, v3 clamp", "clamp"),
         (".long 0xffffffff", "no instruction"),

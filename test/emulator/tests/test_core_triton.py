@@ -288,6 +288,16 @@ def test_fp8_conversions(rng: np.random.Generator, small: Any, wide: Any) -> Non
     np.testing.assert_array_equal(packed, x.astype(small).view(np.uint8))
 
 
+def test_calls_of_functions(rng: np.random.Generator) -> None:
+    """Functions that are not inlined lie beside the kernel; one calls another."""
+    kernel = compiled(kernels.calling, {"x": "*fp32", "y": "*fp32"}, num_warps=1)
+    assert kernel.assembly.count("s_swappc_b64") >= 3
+    x = rng.standard_normal(64).astype(np.float32)
+    y = np.zeros_like(x)
+    kernel.launch((64,), x, y)
+    np.testing.assert_allclose(y, 2 * (x * x + 1) ** 2 + 2, rtol=1e-6)
+
+
 def test_out_of_bounds_is_reported(schedule: str) -> None:
     kernel = compiled(kernels.copy_unmasked, {"x": "*fp32", "y": "*fp32"}, block=256)
     # Inside a larger array, so that the bytes behind exist but are not registered.

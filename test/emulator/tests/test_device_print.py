@@ -93,3 +93,27 @@ def test_printed_before_a_fault(tmp_path: Path) -> None:
     lines = lines_of(code, tmp_path)
     assert sum(line.startswith("pid (0, 0, 0)") for line in lines) == 64
     assert lines[-1] == "failed"
+
+
+def test_assertion_says_what_failed(tmp_path: Path) -> None:
+    """The assertion's own function is called, prints for each lane that fails, and the kernel traps."""
+    path = tmp_path / "kernels.py"
+    path.write_text(
+        TRITON
+        + """
+@triton.jit
+def checked(x):
+    value = tl.load(x + tl.arange(0, 64))
+    tl.device_assert(value < 60, "too large")
+
+checked[(1,)](torch.arange(64, device="cuda"), num_warps=1, debug=True)
+try:
+    torch.cuda.synchronize()
+except torch.AcceleratorError as error:
+    print("failed:", "hipErrorLaunchFailure" in str(error))
+"""
+    )
+    done = run_python("-m", "gfx950_emulator", str(path))
+    assert done.stdout.splitlines()[-1] == "failed: True", done.stderr
+    assert (done.stdout + done.stderr).count("device assertion failed: 'too large'") == 4
+    assert "the kernel ended itself (trap 2, an assertion or abort)" in done.stderr

@@ -220,3 +220,19 @@ def attention(q, k, v, o, length, scale, bm: tl.constexpr, bn: tl.constexpr, d: 
 def convert(x, y, n, block: tl.constexpr):
     i = tl.program_id(0) * block + tl.arange(0, block)
     tl.store(y + i, tl.load(x + i, mask=i < n).to(y.dtype.element_ty), mask=i < n)
+
+
+@triton.jit(noinline=True)
+def square_plus_one(x):
+    return x * x + 1
+
+
+@triton.jit(noinline=True)
+def twice_square_plus_one(x):
+    return square_plus_one(x) * 2
+
+
+@triton.jit
+def calling(x, y):
+    i = tl.program_id(0)
+    tl.store(y + i, twice_square_plus_one(square_plus_one(tl.load(x + i))))

@@ -62,12 +62,14 @@ void build_jump_register(Builder& b, const Parsed& p, const Entry& e, Inst& in) 
 }
 
 void jump_to_address(Wave& w, const Inst& in, uint64_t address) {
-  const int64_t index = w.program->index_of(address - w.program->base);
-  if (index < 0) fail_unsupported(w, in, "jump to an address outside the kernel's own code");
+  const int64_t index = w.program->index_of(static_cast<int64_t>(address - w.program->base));
+  if (index < 0) fail_unsupported(w, in, "jump to an address that is not known before the kernel runs");
   w.pc = static_cast<uint32_t>(index);
 }
 
-uint64_t next_address(const Wave& w) { return w.program->base + w.program->offset[w.pc]; }
+uint64_t next_address(const Wave& w) {
+  return w.program->base + static_cast<uint64_t>(int64_t{w.program->offset[w.pc]});
+}
 
 // The die that the workgroup runs on: workgroups go round the eight of them.
 void build_getreg(Builder& b, const Parsed& p, const Entry& e, Inst& in) {
@@ -218,8 +220,7 @@ void register_control(Registry& r) {
     if (in.offset != 0) fail_unsupported(w, in, "the wave halted itself");
   });
   r["s_trap"] = plain(1, [](Wave& w, const Inst& in) {
-    fail_unsupported(w, in,
-                     "the kernel trapped (trap " + std::to_string(in.offset & 0xff) + ": an assertion or abort)");
+    fail_trap(w, in, "the kernel ended itself (trap " + std::to_string(in.offset & 0xff) + ", an assertion or abort)");
   });
   // MSG_INTERRUPT: the host's turn. Nobody is there if the core runs without a runtime.
   r["s_sendmsg"] = plain(1, [](Wave& w, const Inst& in) {

@@ -17,21 +17,21 @@ std::string hex(uint64_t value) {
 
 std::string where(const Wave& w, const Inst& in) {
   const size_t index = static_cast<size_t>(&in - w.program->code.data());
-  return "kernel '" + w.program->kernel + "', pc " + hex(w.program->offset[index]) + w.program->source(index) +
-         ", workgroup (" + std::to_string(w.group_id[0]) + ", " + std::to_string(w.group_id[1]) + ", " +
-         std::to_string(w.group_id[2]) + ") wave " + std::to_string(w.id_in_group) + ": '" + w.program->text[index] +
-         "': ";
+  return "kernel '" + w.program->kernel + "', pc " + w.program->place(index) + ", workgroup (" +
+         std::to_string(w.group_id[0]) + ", " + std::to_string(w.group_id[1]) + ", " + std::to_string(w.group_id[2]) +
+         ") wave " + std::to_string(w.id_in_group) + ": '" + w.program->text[index] + "': ";
 }
 
 }  // namespace
 
-std::string Program::source(size_t index) const {
-  if (lines == nullptr) return "";
-  const std::string line = lines->at(address + offset[index]);
-  return line.empty() ? "" : " at " + line;
+std::string Program::place(size_t index) const {
+  const int64_t at = offset[index];
+  const std::string pc = at < 0 ? "-" + hex(static_cast<uint64_t>(-at)) : hex(static_cast<uint64_t>(at));
+  const std::string line = lines == nullptr ? "" : lines->at(address + static_cast<uint64_t>(at));
+  return line.empty() ? pc : pc + " at " + line;
 }
 
-int64_t Program::index_of(uint64_t bytes) const {
+int64_t Program::index_of(int64_t bytes) const {
   auto found = std::lower_bound(offset.begin(), offset.end(), bytes);
   if (found == offset.end() || *found != bytes) return -1;
   return found - offset.begin();
@@ -39,6 +39,10 @@ int64_t Program::index_of(uint64_t bytes) const {
 
 void fail_unsupported(const Wave& w, const Inst& in, const std::string& why) {
   throw Error(ErrorKind::unsupported_instruction, where(w, in) + why + " is not modelled");
+}
+
+void fail_trap(const Wave& w, const Inst& in, const std::string& why) {
+  throw Error(ErrorKind::trap, where(w, in) + why);
 }
 
 void fail_fault(const Wave& w, const Inst& in, const std::string& why) {

@@ -170,6 +170,7 @@ inline uint64_t collect_mask(const uint32_t* row) {
 // Throws Error(unsupported_instruction | memory_fault) that names the kernel, the pc and the text of the instruction
 // being executed.
 [[noreturn]] void fail_unsupported(const Wave& w, const Inst& in, const std::string& why);
+[[noreturn]] void fail_trap(const Wave& w, const Inst& in, const std::string& why);
 [[noreturn]] void fail_fault(const Wave& w, const Inst& in, const std::string& why);
 [[noreturn]] void fail_address(const Wave& w, const Inst& in, int lane, uint64_t address, unsigned bytes);
 

@@ -1,7 +1,6 @@
 #include "checker.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 
 #include "../exec/rows.h"
@@ -36,12 +35,6 @@ std::string register_name(uint16_t reg) {
   if (scalar == exec::kVcc + 1) return "vcc_hi";
   if (scalar == exec::kM0) return "m0";
   return "s" + std::to_string(scalar);
-}
-
-std::string hex(uint64_t value) {
-  char text[24];
-  std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
-  return text;
 }
 
 }  // namespace
@@ -156,7 +149,7 @@ bool Checker::dma_places(const exec::Wave& w, const exec::Inst& in, Places& out)
 // ---- messages
 
 std::string Checker::instruction(uint32_t pc) const {
-  return "'" + program_.text[pc] + "' (pc " + hex(program_.offset[pc]) + program_.source(pc) + ")";
+  return "'" + program_.text[pc] + "' (pc " + program_.place(pc) + ")";
 }
 
 // The instruction of an LDS access, if it is recent enough to be known.

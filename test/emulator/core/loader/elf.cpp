@@ -110,6 +110,7 @@ void load_segments(const File& file, const Elf64_Ehdr& header, Elf& elf) {
     const auto ph = file.element<Elf64_Phdr>(header.e_phoff, i, sizeof(Elf64_Phdr), "program header");
     if (ph.p_type != PT_LOAD) continue;
     std::memcpy(elf.image + (ph.p_vaddr - elf.base_address), file.data() + ph.p_offset, ph.p_filesz);
+    if ((ph.p_flags & PF_X) != 0) elf.executable.emplace_back(ph.p_vaddr, ph.p_vaddr + ph.p_filesz);
   }
 }
 
@@ -206,6 +207,13 @@ void relocate(const File& file, const Elf64_Ehdr& header, Elf& elf) {
 }
 
 }  // namespace
+
+std::pair<uint64_t, uint64_t> Elf::executable_around(uint64_t address, uint64_t size) const {
+  for (const auto& [begin, end] : executable) {
+    if (address >= begin && address <= end && size <= end - address) return {begin, end};
+  }
+  return {address, address + size};
+}
 
 uint8_t* Elf::at(uint64_t address, uint64_t size, const char* what) const {
   if (address < base_address || address - base_address > image_size || size > image_size - (address - base_address)) {

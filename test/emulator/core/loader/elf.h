@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lines.h"
@@ -30,6 +31,11 @@ struct Elf {
   size_t image_size = 0;
   std::unique_ptr<uint8_t[]> storage;
   uint8_t* image = nullptr;  // 4 KiB aligned inside `storage`: code finds its data by pc-relative page arithmetic
+
+  // Where the segments with code lie: [first, second).
+  std::vector<std::pair<uint64_t, uint64_t>> executable;
+  // The one that holds [address, address + size); that itself if none does.
+  std::pair<uint64_t, uint64_t> executable_around(uint64_t address, uint64_t size) const;
 
   // The bytes at a virtual address. Throws Error(invalid_image) when [address, address + size) is not loaded.
   uint8_t* at(uint64_t address, uint64_t size, const char* what) const;

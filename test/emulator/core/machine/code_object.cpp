@@ -122,6 +122,8 @@ class ElfCodeObject : public CodeObject {
     kernel->code = elf_.at(entry, kernel->code_size, "kernel code");
     kernel->address = entry;
     kernel->lines = &elf_.lines;
+    const auto [begin, end] = elf_.executable_around(entry, kernel->code_size);
+    kernel->around = {entry - begin, end - entry - kernel->code_size};
     kernels_.push_back(std::move(kernel));
   }
 

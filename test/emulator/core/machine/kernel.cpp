@@ -10,7 +10,7 @@ const exec::Program& Kernel::program() const {
   // cannot.
   const uint64_t entry = descriptor.preload_length != 0 ? 256 : 0;
   if (!program_) {
-    std::unique_ptr<exec::Program> decoded = decode::decode_kernel(info.name, code, code_size, entry);
+    std::unique_ptr<exec::Program> decoded = decode::decode_kernel(info.name, code, code_size, entry, around);
     decoded->lines = lines;
     decoded->address = address;
     program_ = std::move(decoded);

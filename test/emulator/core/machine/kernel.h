@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string>
 
+#include "../decode/decoder.h"
 #include "../exec/program.h"
 #include "gfx950/gfx950.h"
 
@@ -26,7 +27,8 @@ class Kernel {
   Descriptor descriptor;
   const uint8_t* code = nullptr;  // loaded, at the kernel's entry
   uint64_t code_size = 0;
-  uint64_t address = 0;  // of `code` in the code object
+  uint64_t address = 0;   // of `code` in the code object
+  decode::Around around;  // the segment that the code lies in
   const loader::LineTable* lines = nullptr;
 
   // Decodes at the first call. Thread-safe. Throws Error(unsupported_instruction), again at every call.

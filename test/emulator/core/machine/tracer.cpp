@@ -54,7 +54,7 @@ void Tracer::validate(const RunOptions& options, const exec::Program& program, c
                                                std::to_string((*watch)->workgroup) + "; kernel '" + program.kernel +
                                                "' is launched with " + std::to_string(groups) + ", counted from 0");
   }
-  if (names(options.break_at, program) && program.index_of(options.break_at->pc) < 0) {
+  if (names(options.break_at, program) && program.index_of(static_cast<int64_t>(options.break_at->pc)) < 0) {
     char pc[32];
     std::snprintf(pc, sizeof pc, "0x%llx", static_cast<unsigned long long>(options.break_at->pc));
     throw Error(ErrorKind::invalid_launch, "GFX950_BREAK names pc " + std::string(pc) + "; no instruction of kernel '" +

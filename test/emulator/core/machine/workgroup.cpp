@@ -169,10 +169,8 @@ void Workgroup::check_deadline() {
                      "): still running after " + std::to_string(state_.options.timeout_seconds) + " s; waves at";
   for (uint32_t k = 0; k < waves_count_; ++k) {
     const Wave& w = waves_.get()[k];
-    char where[32];
     const size_t pc = std::min<size_t>(w.pc, state_.program->offset.size() - 1);
-    std::snprintf(where, sizeof where, "%s %u: 0x%x", k == 0 ? "" : ",", k, state_.program->offset[pc]);
-    text += where + state_.program->source(pc);
+    text += std::string(k == 0 ? " " : ", ") + std::to_string(k) + ": " + state_.program->place(pc);
     text += w.status == Status::at_barrier ? " (barrier)" : w.status == Status::ended ? " (ended)" : "";
   }
   throw Error(ErrorKind::timeout,

@@ -24,6 +24,7 @@ enum class ErrorKind {
   invalid_launch,           // grid, block, LDS or kernel arguments outside the limits
   memory_fault,             // an access outside every registered range, or outside LDS or scratch
   hazard,                   // found by the checker
+  trap,                     // the kernel ended itself: an assertion
   timeout,                  // waves made no progress; the text lists their program counters
 };
 
