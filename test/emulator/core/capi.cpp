@@ -16,6 +16,8 @@
 namespace {
 
 thread_local std::string last_error;
+thread_local bool timing_only = false;
+thread_local std::shared_ptr<const gfx950::TimingReport> last_report;
 
 struct Object {
   std::shared_ptr<gfx950::CodeObject> code;
@@ -57,6 +59,19 @@ auto guarded(F f, decltype(f()) failure) -> decltype(f()) {
 }
 
 }  // namespace
+
+GFX950_EXPORT int gfx950_set_timing_only(int on) {
+  const int before = timing_only ? 1 : 0;
+  timing_only = on != 0;
+  return before;
+}
+
+// The report of this thread's last launch, as JSON. Returns the bytes needed with the final NUL.
+GFX950_EXPORT size_t gfx950_launch_report(char* out, size_t out_size) {
+  const std::string text = last_report ? gfx950::to_json(*last_report) : "null";
+  if (text.size() < out_size) std::memcpy(out, text.c_str(), text.size() + 1);
+  return text.size() + 1;
+}
 
 GFX950_EXPORT const char* gfx950_last_error() { return last_error.c_str(); }
 
@@ -103,7 +118,10 @@ GFX950_EXPORT double gfx950_launch(void* object, const char* kernel, const uint3
         launch.dynamic_lds = shape[6];
         launch.kernarg = kernarg;
         launch.kernarg_size = kernarg_size;
-        const gfx950::LaunchResult result = gfx950::launch(launch, gfx950::RunOptions::from_environment());
+        gfx950::RunOptions options = gfx950::RunOptions::from_environment();
+        options.timing_only = timing_only;
+        const gfx950::LaunchResult result = gfx950::launch(launch, options);
+        last_report = result.report;
         const gfx950::LaunchCounts& c = result.counts;
         const uint64_t values[] = {c.workgroups,
                                    c.waves,

@@ -9,10 +9,26 @@ its children.
 from __future__ import annotations
 
 from gfx950_emulator.activation import activate_on_import
-from gfx950_emulator.statistics import clock_ns, launch_counts, launches, reset_launches
+from gfx950_emulator.statistics import (
+    clock_ns,
+    launch_counts,
+    launches,
+    report,
+    reset_launches,
+    timing_only,
+    timing_parameters,
+)
 
 __version__ = "0.1.0"
 
-__all__ = ["clock_ns", "launch_counts", "launches", "reset_launches"]
+__all__ = [
+    "clock_ns",
+    "launch_counts",
+    "launches",
+    "report",
+    "reset_launches",
+    "timing_only",
+    "timing_parameters",
+]
 
 activate_on_import()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import json
+from collections.abc import Callable
 from typing import Any
 
 from gfx950_emulator import machine
@@ -70,6 +71,12 @@ def runtime() -> ctypes.CDLL:
     library.gfx950_launch_statistics.restype = ctypes.c_size_t
     library.gfx950_launch_statistics.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
     library.gfx950_reset_launch_statistics.restype = None
+    library.gfx950_timing_report.restype = ctypes.c_size_t
+    library.gfx950_timing_report.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
+    library.gfx950_timing_parameters.restype = ctypes.c_size_t
+    library.gfx950_timing_parameters.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+    library.gfx950_set_timing_only.restype = ctypes.c_int
+    library.gfx950_set_timing_only.argtypes = [ctypes.c_int]
     library.gfx950_last_error.restype = ctypes.c_char_p
     library.gfx950_memory_limit.restype = ctypes.c_uint64
     library.gfx950_device_count.restype = ctypes.c_int
@@ -120,15 +127,34 @@ def last_error() -> Exception:
     return error
 
 
-def launch_statistics() -> dict[str, dict[str, Any]]:
+def _json(call: Callable[[ctypes.Array[ctypes.c_char], int], int]) -> Any:
+    """What a function writes that returns how much room it needs."""
     size = 1 << 16
     while True:
         buffer = ctypes.create_string_buffer(size)
-        needed = runtime().gfx950_launch_statistics(buffer, size)
+        needed = call(buffer, size)
+        if needed == 0:
+            raise RuntimeError(runtime().gfx950_last_error().decode())
         if needed <= size:
-            parsed: dict[str, dict[str, Any]] = json.loads(buffer.value)
-            return parsed
+            return json.loads(buffer.value)
         size = needed + 4096
+
+
+def launch_statistics() -> dict[str, dict[str, Any]]:
+    parsed: dict[str, dict[str, Any]] = _json(runtime().gfx950_launch_statistics)
+    return parsed
+
+
+def timing_report(kernel: str) -> dict[str, Any] | None:
+    parsed: dict[str, Any] | None = _json(
+        lambda buffer, size: runtime().gfx950_timing_report(kernel.encode(), buffer, size)
+    )
+    return parsed
+
+
+def timing_parameters() -> dict[str, dict[str, Any]]:
+    parsed: dict[str, dict[str, Any]] = _json(runtime().gfx950_timing_parameters)
+    return parsed
 
 
 def memory_statistics(device_index: int) -> dict[str, int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -22,6 +24,33 @@ def reset_launches() -> None:
     from gfx950_emulator import hip
 
     hip.runtime().gfx950_reset_launch_statistics()
+
+
+def report(kernel: str) -> dict[str, Any] | None:
+    """What the timing model says of the kernel's last launch: core/timing/README.md documents it. None: no launch."""
+    from gfx950_emulator import hip
+
+    return hip.timing_report(kernel)
+
+
+def timing_parameters() -> dict[str, dict[str, Any]]:
+    """The model's numbers: value, default and source of each. GFX950_TIMING_PARAMS overrides them."""
+    from gfx950_emulator import hip
+
+    return hip.timing_parameters()
+
+
+@contextmanager
+def timing_only() -> Iterator[None]:
+    """Kernels launched inside advance the virtual clock and get a report, but execute no more than that asks for:
+    a few of their workgroups, whose stores go nowhere. Memory stays as it is, and the launches are not counted."""
+    from gfx950_emulator import hip
+
+    before = hip.runtime().gfx950_set_timing_only(1)
+    try:
+        yield
+    finally:
+        hip.runtime().gfx950_set_timing_only(before)
 
 
 def clock_ns() -> float:

@@ -47,6 +47,7 @@ std::mutex mutex;
 // Whole picoseconds: differences are exact, so the same work takes the same time whenever it runs.
 uint64_t now_picoseconds = 0;
 std::map<std::string, KernelStatistics> statistics;
+std::map<std::string, std::shared_ptr<const TimingReport>> reports;  // of each kernel's last launch
 
 void append_json_string(std::string* out, const std::string& text) {
   *out += '"';
@@ -65,6 +66,11 @@ void append_json_string(std::string* out, const std::string& text) {
   *out += '"';
 }
 
+size_t copy_text(const std::string& text, char* buffer, size_t size) {
+  if (buffer && size > text.size()) std::memcpy(buffer, text.c_str(), text.size() + 1);
+  return text.size() + 1;
+}
+
 }  // namespace
 
 void advance_clock(double nanoseconds) {
@@ -80,8 +86,10 @@ uint64_t clock_picoseconds() {
   return now_picoseconds;
 }
 
-void count_launch(const std::string& kernel_name, const LaunchResult& result) {
+void count_launch(const std::string& kernel_name, const LaunchResult& result, bool timing_only) {
   std::lock_guard<std::mutex> lock(mutex);
+  reports[kernel_name] = result.report;
+  if (timing_only) return;
   KernelStatistics& entry = statistics[kernel_name];
   ++entry.launches;
   entry.nanoseconds += result.nanoseconds;
@@ -135,13 +143,23 @@ size_t gfx950_launch_statistics(char* buffer, size_t size) {
     }
   }
   text += "}";
-  if (buffer && size > text.size()) std::memcpy(buffer, text.c_str(), text.size() + 1);
-  return text.size() + 1;
+  return copy_text(text, buffer, size);
+}
+
+size_t gfx950_timing_report(const char* kernel_name, char* buffer, size_t size) {
+  std::shared_ptr<const gfx950::TimingReport> report;
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    const auto found = reports.find(kernel_name ? kernel_name : "");
+    if (found != reports.end()) report = found->second;
+  }
+  return copy_text(report ? to_json(*report) : "null", buffer, size);
 }
 
 void gfx950_reset_launch_statistics() {
   std::lock_guard<std::mutex> lock(mutex);
   statistics.clear();
+  reports.clear();
 }
 
 }  // extern "C"

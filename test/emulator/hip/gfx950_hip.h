@@ -20,6 +20,15 @@ uint64_t gfx950_launch_count(const char* kernel_name);
 size_t gfx950_launch_statistics(char* buffer, size_t size);
 void gfx950_reset_launch_statistics();
 
+// What the timing model says of a kernel's last launch, as JSON (test/emulator/core/timing/README.md); "null" if there
+// was none. Returns the bytes needed with the final NUL; a smaller `size` gets nothing.
+size_t gfx950_timing_report(const char* kernel_name, char* buffer, size_t size);
+// The model's numbers with their sources, as JSON; null and gfx950_last_error() if GFX950_TIMING_PARAMS is wrong.
+size_t gfx950_timing_parameters(char* buffer, size_t size);
+// 1: launches execute only what their modelled time asks for, write nothing, and are not counted. Returns the setting
+// before. For the whole process.
+int gfx950_set_timing_only(int on);
+
 // Text of the last failure in this process; "" if there was none. Valid until the next call on the same thread.
 const char* gfx950_last_error();
 

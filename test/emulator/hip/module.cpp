@@ -3,6 +3,7 @@
 #include <cstring>
 #include <optional>
 
+#include "gfx950_hip.h"
 #include "hostcall.h"
 #include "runtime.h"
 
@@ -22,6 +23,7 @@ namespace {
 
 LiveHandles modules, functions;
 std::mutex core_mutex;  // the core is not thread-safe
+bool timing_only = false;
 
 bool hidden(const KernelArgument& argument) { return argument.value_kind.rfind("hidden_", 0) == 0; }
 bool asks_for_host(const KernelArgument& argument) { return argument.value_kind == "hidden_hostcall_buffer"; }
@@ -85,9 +87,11 @@ hipError_t run_kernel(hipFunction_t function, Dim3 grid, Dim3 block, unsigned dy
     std::optional<Hostcall> hostcall;
     const auto& arguments = gfx950::info(*function->kernel).arguments;
     if (std::any_of(arguments.begin(), arguments.end(), asks_for_host)) request.host = &hostcall.emplace().service();
-    const LaunchResult result = gfx950::launch(request, RunOptions::from_environment());
+    RunOptions options = RunOptions::from_environment();
+    options.timing_only = timing_only;
+    const LaunchResult result = gfx950::launch(request, options);
     advance_clock(result.nanoseconds);
-    count_launch(function->name, result);
+    count_launch(function->name, result, timing_only);
     return hipSuccess;
   } catch (const Error& error) {
     // As on hardware: a launch that cannot be enqueued says so at once, one that fails while it runs says so later.
@@ -121,6 +125,24 @@ using namespace gfx950;
 using namespace gfx950::hip;
 
 extern "C" {
+
+int gfx950_set_timing_only(int on) {
+  std::lock_guard<std::mutex> lock(core_mutex);
+  const int before = timing_only ? 1 : 0;
+  timing_only = on != 0;
+  return before;
+}
+
+size_t gfx950_timing_parameters(char* buffer, size_t size) {
+  try {
+    const std::string text = timing_parameters_json();
+    if (buffer && size > text.size()) std::memcpy(buffer, text.c_str(), text.size() + 1);
+    return text.size() + 1;
+  } catch (const Error& error) {
+    fail(hipErrorInvalidValue, error.what());
+    return 0;
+  }
+}
 
 hipError_t hipModuleLoadData(hipModule_t* module, const void* image) {
   if (!module || !image) return fail_pending(hipErrorInvalidValue, "hipModuleLoadData: null pointer");

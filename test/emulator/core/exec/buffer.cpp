@@ -90,6 +90,7 @@ template <int Words>
 void load(Wave& w, const Inst& in) {
   BufferAccess access;
   locate(w, in, access, 4 * Words, 4);
+  if (w.address_only) return;
   const uint64_t outside = access.exec & ~access.lanes.on;
   load_dwords<Words>(w, in, access.lanes);
   for_each_lane(outside, [&](int i) {
@@ -107,6 +108,7 @@ template <int Words>
 void store(Wave& w, const Inst& in) {
   BufferAccess access;
   locate(w, in, access, 4 * Words, 4, LastDword::exact);
+  if (w.address_only) return;
   const u32* data = w.v[in.src[3].reg];
   store_dwords<Words>(w, data, access.lanes);
   for_each_lane(access.partly, [&](int i) {
@@ -121,6 +123,7 @@ void load_part(Wave& w, const Inst& in) {
   BufferAccess access;
   const unsigned bytes = static_cast<unsigned>(bytes_of(E));
   locate(w, in, access, bytes, bytes);
+  if (w.address_only) return;
   load_small<E>(w, in, access.lanes);
   u32* d = w.v[in.dst];
   for_each_lane(access.exec & ~access.lanes.on, [&](int i) { d[i] = loaded(E, 0, d[i]); });
@@ -154,6 +157,7 @@ template <class U, Atomic Op>
 void atomic(Wave& w, const Inst& in) {
   BufferAccess access;
   locate(w, in, access, sizeof(U), sizeof(U));
+  if (w.address_only) return;
   const bool returns = (in.flags & kReturns) != 0;
   atomic_lanes<U, Op>(w, in, w.v[in.src[3].reg], returns ? in.src[3].reg : -1, access.lanes);
   if (returns) {

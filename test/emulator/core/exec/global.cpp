@@ -28,6 +28,7 @@ void global_addresses(Wave& w, const Inst& in, LaneAddresses& out) {
 void scratch_addresses(Wave& w, const Inst& in, LaneAddresses& out, unsigned bytes) {
   out.on = w.exec();
   const u32 base = in.src[1].kind == Operand::Kind::scalar ? w.s[in.src[1].reg] : 0;
+  alignas(64) int64_t offsets[kLanes];
   for (int i = 0; i < kLanes; ++i) {
     const u32 lane_offset = in.src[0].kind == Operand::Kind::vector ? w.v[in.src[0].reg][i] : 0;
     const int64_t offset = static_cast<int64_t>(base) + lane_offset + in.offset;
@@ -36,9 +37,11 @@ void scratch_addresses(Wave& w, const Inst& in, LaneAddresses& out, unsigned byt
                  "lane " + std::to_string(i) + " accesses scratch byte " + std::to_string(offset) + "; a lane has " +
                      std::to_string(w.scratch_size));
     }
+    offsets[i] = offset;
     out.at[i] = static_cast<int64_t>(reinterpret_cast<uintptr_t>(w.scratch)) +
                 static_cast<int64_t>(i) * w.scratch_size + offset;
   }
+  if (w.probe != nullptr) w.probe->scratch(in, offsets, out.on, bytes);
 }
 
 template <bool Scratch>

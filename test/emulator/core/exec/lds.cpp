@@ -18,6 +18,7 @@ inline u32 wrapped(u32 address, u32 offset) { return address + offset; }
 
 // Checks the lanes that are on.
 void check_range(Wave& w, const Inst& in, const u32* address, u32 offset, u32 bytes) {
+  if (w.probe != nullptr) w.probe->lds(in, address, offset, w.exec(), bytes);
   u32 top = 0;
   if (w.exec_full) {
     for (int i = 0; i < kLanes; ++i) {
@@ -49,6 +50,7 @@ void ds_read(Wave& w, const Inst& in) {
   const u32* address = w.v[in.src[0].reg];
   const u32 offset = static_cast<u32>(in.offset);
   check_range(w, in, address, offset, 4 * Words);
+  if (w.address_only) return;
   if (w.exec_full) {
     alignas(64) u32 at[kLanes];  // a copy: the destination may overlap the address
     for (int i = 0; i < kLanes; ++i) at[i] = wrapped(address[i], offset);
@@ -68,6 +70,7 @@ void ds_write(Wave& w, const Inst& in) {
   const u32* address = w.v[in.src[0].reg];
   const u32 offset = static_cast<u32>(in.offset);
   check_range(w, in, address, offset, 4 * Words);
+  if (w.address_only) return;
   const u32* data = w.v[in.src[1].reg];
   if (w.exec_full) {
     scatter_all<Words>(data, [&](int i) { return w.lds + wrapped(address[i], offset); });
@@ -85,6 +88,7 @@ template <Element E>
 void ds_read_small(Wave& w, const Inst& in) {
   const u32* address = w.v[in.src[0].reg];
   check_range(w, in, address, static_cast<u32>(in.offset), bytes_of(E));
+  if (w.address_only) return;
   u32* d = w.v[in.dst];
   for_each_lane(w.exec(), [&](int i) {
     u32 raw = 0;
@@ -98,6 +102,7 @@ template <Element E>
 void ds_write_small(Wave& w, const Inst& in) {
   const u32* address = w.v[in.src[0].reg];
   check_range(w, in, address, static_cast<u32>(in.offset), bytes_of(E));
+  if (w.address_only) return;
   const u32* data = w.v[in.src[1].reg];
   for_each_lane(w.exec(), [&](int i) {
     const u32 value = stored(E, data[i]);
@@ -113,6 +118,7 @@ void ds_read2(Wave& w, const Inst& in) {
   std::memcpy(address, w.v[in.src[0].reg], sizeof address);
   const u32 offset[2] = {static_cast<u32>(in.offset), static_cast<u32>(in.offset2)};
   for (u32 half : offset) check_range(w, in, address, half, 4 * Words);
+  if (w.address_only) return;
   alignas(64) u32 out[2 * Words][kLanes];
   for (int half = 0; half < 2; ++half) {
     if (w.exec_full) {
@@ -134,6 +140,7 @@ void ds_write2(Wave& w, const Inst& in) {
   const u32* address = w.v[in.src[0].reg];
   const u32 offset[2] = {static_cast<u32>(in.offset), static_cast<u32>(in.offset2)};
   for (u32 half : offset) check_range(w, in, address, half, 4 * Words);
+  if (w.address_only) return;
   for (int half = 0; half < 2; ++half) {
     const u32* data = w.v[in.src[1 + half].reg];
     for_each_lane(w.exec(), [&](int i) {
@@ -152,6 +159,7 @@ void ds_read_tr(Wave& w, const Inst& in) {
   const u32* address = w.v[in.src[0].reg];
   const u32 offset = static_cast<u32>(in.offset);
   check_range(w, in, address, offset, 8);
+  if (w.address_only) return;
   alignas(64) u8 data[kLanes * 8];
   for (int i = 0; i < kLanes; ++i) std::memcpy(data + 8 * i, w.lds + wrapped(address[i], offset), 8);
   u32* low = w.v[in.dst];
@@ -188,6 +196,7 @@ void ds_read_tr_small(Wave& w, const Inst& in) {
   const u32* address = w.v[in.src[0].reg];
   const u32 offset = static_cast<u32>(in.offset);
   check_range(w, in, address, offset, 4 * kWords);
+  if (w.address_only) return;
   u8 element[kLanes][16];
   for (int i = 0; i < kLanes; ++i) {
     const u32 at = address[i] + offset;
@@ -264,6 +273,7 @@ template <class U, Atomic Op>
 void ds_atomic(Wave& w, const Inst& in) {
   const u32* address = w.v[in.src[0].reg];
   check_range(w, in, address, static_cast<u32>(in.offset), sizeof(U));
+  if (w.address_only) return;
   auto read = [&](int k, int lane) {
     const u32* row = w.v[in.src[k].reg];
     return sizeof(U) == 8 ? static_cast<U>(row[lane] | static_cast<u64>(row[kLanes + lane]) << 32)

@@ -125,9 +125,9 @@ void register_transcendental(Registry& r) {
   r["v_cos_f16"] =
       lane_op<Ty::f16, Ty::f16>([](float x) { return static_cast<float>(std::cos(turn(x))); }, 0, kQuarterRate);
   // In double the hardware gives a seed of about 2^-28 that the compiler refines; the exact value refines to the same.
-  r["v_rcp_f64"] = lane_op<Ty::f64, Ty::f64>([](double x) { return 1.0 / x; }, 0, 8);
-  r["v_sqrt_f64"] = lane_op<Ty::f64, Ty::f64>([](double x) { return std::sqrt(x); }, 0, 8);
-  r["v_rsq_f64"] = lane_op<Ty::f64, Ty::f64>([](double x) { return 1.0 / std::sqrt(x); }, 0, 8);
+  r["v_rcp_f64"] = lane_op<Ty::f64, Ty::f64>([](double x) { return 1.0 / x; }, 0, kQuarterRate);
+  r["v_sqrt_f64"] = lane_op<Ty::f64, Ty::f64>([](double x) { return std::sqrt(x); }, 0, kQuarterRate);
+  r["v_rsq_f64"] = lane_op<Ty::f64, Ty::f64>([](double x) { return 1.0 / std::sqrt(x); }, 0, kQuarterRate);
 }
 
 }  // namespace gfx950::exec

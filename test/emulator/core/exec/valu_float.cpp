@@ -126,20 +126,20 @@ void register_f32(Registry& r) {
 }
 
 void register_f64(Registry& r) {
-  r["v_add_f64"] = lane_op<Ty::f64, Ty::f64, Ty::f64>([](double a, double b) { return a + b; }, 0, 2);
-  r["v_mul_f64"] = lane_op<Ty::f64, Ty::f64, Ty::f64>([](double a, double b) { return a * b; }, 0, 2);
+  r["v_add_f64"] = lane_op<Ty::f64, Ty::f64, Ty::f64>([](double a, double b) { return a + b; });
+  r["v_mul_f64"] = lane_op<Ty::f64, Ty::f64, Ty::f64>([](double a, double b) { return a * b; });
   r["v_fma_f64"] =
-      lane_op<Ty::f64, Ty::f64, Ty::f64, Ty::f64>([](double a, double b, double c) { return std::fma(a, b, c); }, 0, 2);
+      lane_op<Ty::f64, Ty::f64, Ty::f64, Ty::f64>([](double a, double b, double c) { return std::fma(a, b, c); });
   r["v_fmac_f64"] = lane_op<Ty::f64, Ty::f64, Ty::f64, Ty::f64>(
-      [](double a, double b, double c) { return std::fma(a, b, c); }, kReadsDst, 2);
-  r["v_max_f64"] = lane_op<Ty::f64, Ty::f64, Ty::f64>([](double a, double b) { return max_number(a, b); }, 0, 2);
-  r["v_min_f64"] = lane_op<Ty::f64, Ty::f64, Ty::f64>([](double a, double b) { return min_number(a, b); }, 0, 2);
-  r["v_ldexp_f64"] = lane_op<Ty::f64, Ty::f64, Ty::i32>([](double a, int32_t b) { return std::ldexp(a, b); }, 0, 2);
-  r["v_trunc_f64"] = lane_op<Ty::f64, Ty::f64>([](double a) { return std::trunc(a); }, 0, 2);
-  r["v_floor_f64"] = lane_op<Ty::f64, Ty::f64>([](double a) { return std::floor(a); }, 0, 2);
-  r["v_ceil_f64"] = lane_op<Ty::f64, Ty::f64>([](double a) { return std::ceil(a); }, 0, 2);
-  r["v_rndne_f64"] = lane_op<Ty::f64, Ty::f64>([](double a) { return std::nearbyint(a); }, 0, 2);
-  r["v_fract_f64"] = lane_op<Ty::f64, Ty::f64>([](double a) { return fraction(a); }, 0, 2);
+      [](double a, double b, double c) { return std::fma(a, b, c); }, kReadsDst);
+  r["v_max_f64"] = lane_op<Ty::f64, Ty::f64, Ty::f64>([](double a, double b) { return max_number(a, b); });
+  r["v_min_f64"] = lane_op<Ty::f64, Ty::f64, Ty::f64>([](double a, double b) { return min_number(a, b); });
+  r["v_ldexp_f64"] = lane_op<Ty::f64, Ty::f64, Ty::i32>([](double a, int32_t b) { return std::ldexp(a, b); });
+  r["v_trunc_f64"] = lane_op<Ty::f64, Ty::f64>([](double a) { return std::trunc(a); });
+  r["v_floor_f64"] = lane_op<Ty::f64, Ty::f64>([](double a) { return std::floor(a); });
+  r["v_ceil_f64"] = lane_op<Ty::f64, Ty::f64>([](double a) { return std::ceil(a); });
+  r["v_rndne_f64"] = lane_op<Ty::f64, Ty::f64>([](double a) { return std::nearbyint(a); });
+  r["v_fract_f64"] = lane_op<Ty::f64, Ty::f64>([](double a) { return fraction(a); });
   r["v_frexp_mant_f64"] = lane_op<Ty::f64, Ty::f64>([](double a) {
     int exponent;
     return std::isfinite(a) ? std::frexp(a, &exponent) : a;

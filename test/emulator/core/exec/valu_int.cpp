@@ -190,9 +190,9 @@ void register_bits(Registry& r) {
   r["v_lshlrev_b32"] = lane_op<Ty::b32, Ty::b32, Ty::b32>([](u32 a, u32 b) { return b << (a & 31); });
   r["v_lshrrev_b32"] = lane_op<Ty::b32, Ty::b32, Ty::b32>([](u32 a, u32 b) { return b >> (a & 31); });
   r["v_ashrrev_i32"] = lane_op<Ty::i32, Ty::u32, Ty::i32>([](u32 a, i32 b) { return b >> (a & 31); });
-  r["v_lshlrev_b64"] = lane_op<Ty::b64, Ty::b32, Ty::b64>([](u32 a, u64 b) { return b << (a & 63); }, 0, 2);
-  r["v_lshrrev_b64"] = lane_op<Ty::b64, Ty::b32, Ty::b64>([](u32 a, u64 b) { return b >> (a & 63); }, 0, 2);
-  r["v_ashrrev_i64"] = lane_op<Ty::i64, Ty::b32, Ty::i64>([](u32 a, i64 b) { return b >> (a & 63); }, 0, 2);
+  r["v_lshlrev_b64"] = lane_op<Ty::b64, Ty::b32, Ty::b64>([](u32 a, u64 b) { return b << (a & 63); });
+  r["v_lshrrev_b64"] = lane_op<Ty::b64, Ty::b32, Ty::b64>([](u32 a, u64 b) { return b >> (a & 63); });
+  r["v_ashrrev_i64"] = lane_op<Ty::i64, Ty::b32, Ty::i64>([](u32 a, i64 b) { return b >> (a & 63); });
   r["v_lshl_or_b32"] =
       lane_op<Ty::b32, Ty::b32, Ty::b32, Ty::b32>([](u32 a, u32 b, u32 c) { return a << (b & 31) | c; });
   r["v_and_or_b32"] = lane_op<Ty::b32, Ty::b32, Ty::b32, Ty::b32>([](u32 a, u32 b, u32 c) { return (a & b) | c; });

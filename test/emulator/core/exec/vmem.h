@@ -21,6 +21,7 @@ enum class LastDword : uint8_t { whole, exact };  // exact: stores
 
 // Every lane that is on must lie, whole, in one registered range. Throws memory_fault otherwise.
 inline void check_addresses(Wave& w, const Inst& in, const LaneAddresses& lanes, unsigned bytes, LastDword last) {
+  if (w.probe != nullptr) w.probe->global(in, lanes.at, lanes.on, bytes);
   int64_t low = INT64_MAX, high = INT64_MIN;
   if (lanes.on == ~uint64_t{0}) {
     for (int i = 0; i < kLanes; ++i) {
@@ -46,6 +47,7 @@ inline uint8_t* pointer(int64_t address) { return reinterpret_cast<uint8_t*>(add
 
 template <int Words>
 void load_dwords(Wave& w, const Inst& in, const LaneAddresses& lanes) {
+  if (w.address_only) return;
   if (lanes.on == ~uint64_t{0}) {
     gather_all<Words>(w.v[in.dst], [&](int i) { return pointer(lanes.at[i]); });
     w.counts.bytes_loaded += 4 * Words * kLanes;
@@ -61,6 +63,7 @@ void load_dwords(Wave& w, const Inst& in, const LaneAddresses& lanes) {
 
 template <int Words>
 void store_dwords(Wave& w, const uint32_t* data, const LaneAddresses& lanes) {
+  if (w.address_only) return;
   if (lanes.on == ~uint64_t{0}) {
     scatter_all<Words>(data, [&](int i) { return pointer(lanes.at[i]); });
     w.counts.bytes_stored += 4 * Words * kLanes;
@@ -76,6 +79,7 @@ void store_dwords(Wave& w, const uint32_t* data, const LaneAddresses& lanes) {
 
 template <Element E>
 void load_small(Wave& w, const Inst& in, const LaneAddresses& lanes) {
+  if (w.address_only) return;
   uint32_t* d = w.v[in.dst];
   for_each_lane(lanes.on, [&](int i) {
     uint32_t raw = 0;
@@ -87,6 +91,7 @@ void load_small(Wave& w, const Inst& in, const LaneAddresses& lanes) {
 
 template <Element E>
 void store_small(Wave& w, const uint32_t* data, const LaneAddresses& lanes) {
+  if (w.address_only) return;
   for_each_lane(lanes.on, [&](int i) {
     const uint32_t value = stored(E, data[i]);
     std::memcpy(pointer(lanes.at[i]), &value, bytes_of(E));
@@ -97,6 +102,7 @@ void store_small(Wave& w, const uint32_t* data, const LaneAddresses& lanes) {
 // `data`: the operand's first row; the comparand of cmpswap follows the new value. `dst`: row of the old value, or -1.
 template <class U, Atomic Op>
 void atomic_lanes(Wave& w, const Inst& in, const uint32_t* data, int dst, const LaneAddresses& lanes) {
+  if (w.address_only) return;
   auto read = [&](int k, int lane) {
     const uint32_t* row = data + k * static_cast<int>(sizeof(U) / 4) * kLanes;
     return sizeof(U) == 8 ? static_cast<U>(row[lane] | static_cast<uint64_t>(row[kLanes + lane]) << 32)
@@ -127,6 +133,7 @@ inline void check_lds_dma(const Wave& w, const Inst& in, uint64_t end) {
 // LDS DMA: `zero` lanes (outside the buffer) write zeros, the others what memory holds. M0 + offset + lane * size.
 template <int Words>
 void load_to_lds(Wave& w, const Inst& in, const LaneAddresses& lanes, uint64_t zero) {
+  if (w.address_only) return;
   const uint64_t base = static_cast<uint64_t>(w.s[kM0]) + static_cast<uint32_t>(in.offset);
   const uint64_t touched = lanes.on | zero;
   if (touched == 0) return;

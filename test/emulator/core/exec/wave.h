@@ -8,6 +8,7 @@
 #include <string>
 
 #include "inst.h"
+#include "probe.h"
 
 namespace gfx950 {
 struct HostService;
@@ -58,6 +59,8 @@ struct alignas(64) Wave {
   MemoryWindow windows[kWindows];
   int next_window = 0;
   WaveCounts counts;
+  Probe* probe = nullptr;     // of a workgroup that is sampled for its time
+  bool address_only = false;  // memory instructions find and check their addresses and move nothing
 
   uint64_t read64(int reg) const { return s[reg] | static_cast<uint64_t>(s[reg + 1]) << 32; }
   void write64(int reg, uint64_t value) {

@@ -5,9 +5,12 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_map>
+#include <vector>
 
 #include "../decode/decoder.h"
 #include "../exec/program.h"
+#include "../timing/record.h"
 #include "gfx950/gfx950.h"
 
 namespace gfx950 {
@@ -33,10 +36,18 @@ class Kernel {
 
   // Decodes at the first call. Thread-safe. Throws Error(unsupported_instruction), again at every call.
   const exec::Program& program() const;
+  std::shared_ptr<const exec::Program> shared_program() const;
+  // What the timing model knows of its instructions. Thread-safe, as are the next two.
+  const std::vector<timing::Record>& records() const;
+  // Modelled times that hold for every launch of this signature.
+  std::shared_ptr<const TimingReport> remembered(const std::string& signature) const;
+  void remember(const std::string& signature, std::shared_ptr<const TimingReport> report) const;
 
  private:
   mutable std::mutex mutex_;
-  mutable std::unique_ptr<exec::Program> program_;
+  mutable std::shared_ptr<const exec::Program> program_;
+  mutable std::vector<timing::Record> records_;
+  mutable std::unordered_map<std::string, std::shared_ptr<const TimingReport>> times_;
 };
 
 }  // namespace gfx950

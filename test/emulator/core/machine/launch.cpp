@@ -3,13 +3,16 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <thread>
 
-#include "../timing/model.h"
+#include "../timing/report.h"
 #include "crew.h"
 #include "kernarg.h"
+#include "sampling.h"
 #include "workgroup.h"
 
 namespace gfx950 {
@@ -82,7 +85,7 @@ class FloatMode {
   uint32_t before_;
 };
 
-void count(const exec::Program& program, const WorkerTotals& totals, LaunchCounts& counts, timing::Work& work) {
+void count(const exec::Program& program, const WorkerTotals& totals, LaunchCounts& counts) {
   for (size_t k = 0; k < program.code.size(); ++k) {
     const uint64_t n = totals.hits[k];
     if (n == 0) continue;
@@ -94,11 +97,9 @@ void count(const exec::Program& program, const WorkerTotals& totals, LaunchCount
         break;
       case exec::Klass::valu:
         counts.valu += n;
-        work.valu_slots += n * in.cost;
         break;
       case exec::Klass::mfma:
         counts.mfma += n;
-        work.mfma_passes += n * in.cost;
         break;
       case exec::Klass::lds:
         counts.lds += n;
@@ -120,7 +121,74 @@ void count(const exec::Program& program, const WorkerTotals& totals, LaunchCount
   counts.bytes_loaded += totals.bytes_loaded;
   counts.bytes_stored += totals.bytes_stored;
   counts.uninitialised_lds_reads += totals.uninitialised_lds_reads;
-  work.lds_bytes += totals.lds_bytes;
+}
+
+// Calls run(worker, index) for every index below `count`, on host threads.
+void run_on_threads(const LaunchState& state, uint64_t count, std::vector<std::unique_ptr<Workgroup>>& workers,
+                    const std::function<uint64_t(uint64_t)>& index_of) {
+  const unsigned wanted =
+      state.options.threads != 0 ? state.options.threads : std::max(1u, std::thread::hardware_concurrency());
+  // What a kernel prints comes in the order of its workgroups.
+  const bool in_order = state.launch.host != nullptr && state.program->interrupts;
+  const unsigned threads = in_order ? 1 : static_cast<unsigned>(std::min<uint64_t>(wanted, count));
+  std::atomic<uint64_t> next{0};
+  std::atomic<bool> failed{false};
+  std::exception_ptr error;
+  std::mutex mutex;
+  workers.resize(threads);
+  auto work_on = [&](unsigned k) {
+    try {
+      FloatMode mode(state.kernel->descriptor.rsrc1);
+      workers[k] = std::make_unique<Workgroup>(state);
+      while (!failed.load(std::memory_order_relaxed)) {
+        const uint64_t position = next.fetch_add(1);
+        if (position >= count) break;
+        workers[k]->run(index_of(position));
+      }
+    } catch (...) {
+      std::lock_guard lock(mutex);
+      if (!error) error = std::current_exception();
+      failed = true;
+    }
+  };
+  run_with_helpers(threads - 1, work_on);
+  if (error) std::rethrow_exception(error);
+}
+
+void run_all(const LaunchState& state, LaunchCounts& counts) {
+  const Launch& launch = state.launch;
+  counts.workgroups = uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
+  counts.waves = counts.workgroups * timing::waves_of(launch);
+  std::vector<std::unique_ptr<Workgroup>> workers;
+  run_on_threads(state, counts.workgroups, workers, [](uint64_t position) { return position; });
+  for (const auto& worker : workers) {
+    if (worker) count(*state.program, worker->totals(), counts);  // else a helper that came too late
+  }
+}
+
+// A timing-only launch: the sampled workgroups, with as much skipped as their control flow and addresses allow.
+void run_samples(LaunchState& state, Sampling& sampling) {
+  const auto& samples = sampling.plan().samples;
+  for (timing::Skip skip : {timing::Skip::data, timing::Skip::matrix, timing::Skip::stores}) {
+    state.skip = skip;
+    sampling.clear();
+    try {
+      std::vector<std::unique_ptr<Workgroup>> workers;
+      run_on_threads(state, samples.size(), workers, [&](uint64_t position) { return samples[position].index; });
+      if (skip != timing::Skip::data) sampling.mark_depends_on_data();
+      return;
+    } catch (const timing::SkippedTooMuch&) {
+    }
+  }
+  invalid(state.kernel->info, "cannot be timed without running it: an atomic operation's result decides what it does");
+}
+
+void append_profile(const std::string& path, const TimingReport& report) {
+  std::FILE* file = std::fopen(path.c_str(), "a");
+  if (file == nullptr) throw Error(ErrorKind::invalid_launch, "GFX950_PROFILE: cannot append to '" + path + "'");
+  const std::string line = to_json(report) + "\n";
+  std::fwrite(line.data(), 1, line.size(), file);
+  std::fclose(file);
 }
 
 }  // namespace
@@ -143,56 +211,38 @@ LaunchResult launch(const Launch& launch, const RunOptions& options) {
   state.deadline = std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
                                                           std::chrono::duration<double>(options.timeout_seconds));
 
-  const uint64_t groups = uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
-  const unsigned wanted = options.threads != 0 ? options.threads : std::max(1u, std::thread::hardware_concurrency());
-  // What a kernel prints comes in the order of its workgroups.
-  const bool in_order = launch.host != nullptr && state.program->interrupts;
-  const unsigned threads = in_order ? 1 : static_cast<unsigned>(std::min<uint64_t>(wanted, groups));
-  std::atomic<uint64_t> next{0};
-  std::atomic<bool> failed{false};
-  std::exception_ptr error;
-  std::mutex mutex;
-  std::vector<std::unique_ptr<Workgroup>> workers(threads);
-  auto work_on = [&](unsigned k) {
-    try {
-      FloatMode mode(kernel.descriptor.rsrc1);
-      workers[k] = std::make_unique<Workgroup>(state);
-      while (!failed.load(std::memory_order_relaxed)) {
-        const uint64_t index = next.fetch_add(1);
-        if (index >= groups) break;
-        workers[k]->run(index);
-      }
-    } catch (...) {
-      std::lock_guard lock(mutex);
-      if (!error) error = std::current_exception();
-      failed = true;
-    }
-  };
-  run_with_helpers(threads - 1, work_on);
-  if (error) std::rethrow_exception(error);
+  if (options.timing_only) {
+    state.options.check = false;  // of values that are not computed
+    state.options.trace.reset();
+    state.options.break_at.reset();
+  }
+
+  // What the launch would take: remembered, or from workgroups that are recorded while they run.
+  const timing::MachineParams params = timing::MachineParams::from_environment();
+  const std::string signature = signature_of(launch, params);
+  std::shared_ptr<const TimingReport> report;
+  if (options.timeline_events == 0) report = kernel.remembered(signature);
+  std::unique_ptr<Sampling> sampling;
+  if (!report) {
+    sampling = std::make_unique<Sampling>(launch, *state.program, kernel.records(), params);
+    state.sampling = sampling.get();
+  }
 
   LaunchResult result;
-  timing::Work work;
-  std::set<std::pair<uintptr_t, uintptr_t>> windows;
-  for (const auto& worker : workers) {
-    if (!worker) continue;  // a helper that came too late
-    count(*state.program, worker->totals(), result.counts, work);
-    windows.insert(worker->totals().windows.begin(), worker->totals().windows.end());
+  if (!options.timing_only) {
+    run_all(state, result.counts);
+  } else if (!report) {
+    run_samples(state, *sampling);
   }
-  const uint32_t items = launch.block.x * launch.block.y * launch.block.z;
-  work.workgroups = result.counts.workgroups = groups;
-  work.waves_per_group = (items + exec::kLanes - 1) / exec::kLanes;
-  result.counts.waves = groups * work.waves_per_group;
-  work.lds_bytes_per_group = state.lds_size;
-  work.vgprs = kernel.info.vgpr_count;
-  work.salu = result.counts.salu + result.counts.branch;
-  work.smem = result.counts.smem;
-  work.vmem = result.counts.vmem;
-  work.other = result.counts.other;
-  work.lds_instructions = result.counts.lds;
-  work.global_bytes = result.counts.bytes_loaded + result.counts.bytes_stored;
-  for (const auto& [begin, end] : windows) work.footprint_bytes += end - begin;
-  result.nanoseconds = timing::nanoseconds(work);
+  if (!report) {
+    const auto fresh = sampling->predict(options.timeline_events);
+    fresh->timing_only = options.timing_only;
+    report = fresh;
+    if (!sampling->depends_on_data() && options.timeline_events == 0) kernel.remember(signature, report);
+  }
+  result.nanoseconds = report->nanoseconds;
+  result.report = report;
+  if (!options.profile_file.empty()) append_profile(options.profile_file, *report);
   return result;
 }
 

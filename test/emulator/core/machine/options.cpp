@@ -90,6 +90,12 @@ RunOptions RunOptions::from_environment() {
   if (read("GFX950_TRACE", value)) options.trace = parse_watch("GFX950_TRACE", value, false);
   if (read("GFX950_BREAK", value)) options.break_at = parse_watch("GFX950_BREAK", value, true);
   read("GFX950_TRACE_FILE", options.trace_file);
+  read("GFX950_PROFILE", options.profile_file);
+  if (read("GFX950_PROFILE_TIMELINE", value)) {
+    if (value != "0" && value != "1") bad("GFX950_PROFILE_TIMELINE", value, "0 or 1");
+    constexpr size_t kEvents = 50000;  // of one compute unit: a few rounds of a loop, and a file that can be read
+    if (value == "1") options.timeline_events = kEvents;
+  }
   return options;
 }
 

@@ -80,6 +80,7 @@ void Workgroup::start_wave(uint32_t number, uint64_t index) {
   w.group_id[2] = static_cast<uint32_t>(index / grid.x / grid.y);
   w.xcc = static_cast<uint32_t>(index % 8);
   w.saturate = (d.rsrc1 >> 26 & 1) != 0;
+  w.probe = recording_ ? recorder_.get() : nullptr;
   w.windows[0] = {state_.kernarg, state_.kernarg_end};
   w.windows[1] = {reinterpret_cast<uintptr_t>(state_.packet), reinterpret_cast<uintptr_t>(state_.packet) + 64};
   w.next_window = 2;
@@ -131,7 +132,7 @@ void Workgroup::finish_wave(const Wave& w) {
   }
 }
 
-template <bool Check, bool Trace>
+template <bool Check, bool Trace, bool Sample>
 uint64_t Workgroup::step_loop(Wave& w, uint64_t budget) {
   const exec::Inst* code = state_.program->code.data();
   uint64_t* hits = totals_.hits.data();
@@ -142,7 +143,12 @@ uint64_t Workgroup::step_loop(Wave& w, uint64_t budget) {
     ++hits[pc];
     if constexpr (Trace) tracer_->before(w, pc);
     if constexpr (Check) checker_->before(w, pc);
-    code[pc].fn(w, code[pc]);
+    if constexpr (Sample) {
+      if (recorder_->before(w, pc)) code[pc].fn(w, code[pc]);
+      if (recorder_->done(w)) w.status = Status::ended;
+    } else {
+      code[pc].fn(w, code[pc]);
+    }
     if constexpr (Trace) tracer_->after(w);
     if (w.status != Status::running) break;
   }
@@ -152,10 +158,13 @@ uint64_t Workgroup::step_loop(Wave& w, uint64_t budget) {
 uint64_t Workgroup::step(Wave& w, uint64_t budget) {
   exec::saturate_small_floats = w.saturate;
   uint64_t done;
-  if (tracer_) {
-    done = checker_ ? step_loop<true, true>(w, budget) : step_loop<false, true>(w, budget);
+  if (recording_) {
+    done = checker_ ? (tracer_ ? step_loop<true, true, true>(w, budget) : step_loop<true, false, true>(w, budget))
+                    : (tracer_ ? step_loop<false, true, true>(w, budget) : step_loop<false, false, true>(w, budget));
+  } else if (tracer_) {
+    done = checker_ ? step_loop<true, true, false>(w, budget) : step_loop<false, true, false>(w, budget);
   } else {
-    done = checker_ ? step_loop<true, false>(w, budget) : step_loop<false, false>(w, budget);
+    done = checker_ ? step_loop<true, false, false>(w, budget) : step_loop<false, false, false>(w, budget);
   }
   w.steps += done;
   return done;
@@ -255,6 +264,13 @@ void Workgroup::random_order(uint64_t index) {
 
 void Workgroup::run(uint64_t index) {
   std::memset(lds_.get(), 0xA5, state_.lds_size);
+  const int64_t sample = state_.sampling == nullptr ? -1 : state_.sampling->find(index);
+  recording_ = sample >= 0;
+  if (recording_) {
+    if (!recorder_) recorder_ = state_.sampling->recorder();
+    const size_t k = static_cast<size_t>(sample);
+    recorder_->start(state_.sampling->sample(k), state_.skip, &state_.sampling->trace(k));
+  }
   for (uint32_t k = 0; k < waves_count_; ++k) start_wave(k, index);
   if (checker_) checker_->start();
   if (Tracer::wants(state_.options, *state_.program, index)) {

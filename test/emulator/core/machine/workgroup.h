@@ -11,6 +11,7 @@
 #include "../hazards/checker.h"
 #include "gfx950/gfx950.h"
 #include "kernel.h"
+#include "sampling.h"
 #include "tracer.h"
 
 namespace gfx950 {
@@ -24,6 +25,8 @@ struct LaunchState {
   uintptr_t kernarg = 0, kernarg_end = 0;
   const uint8_t* packet = nullptr;
   uint32_t lds_size = 0;
+  Sampling* sampling = nullptr;  // null: the time is known already
+  timing::Skip skip = timing::Skip::none;
   std::chrono::steady_clock::time_point deadline;
 };
 
@@ -45,7 +48,7 @@ class Workgroup {
   void finish_wave(const exec::Wave& wave);
   // Runs until the wave stops, yields or has used up `budget`. Returns the instructions executed.
   uint64_t step(exec::Wave& wave, uint64_t budget);
-  template <bool Check, bool Trace>
+  template <bool Check, bool Trace, bool Sample>
   uint64_t step_loop(exec::Wave& wave, uint64_t budget);
   void run_to_barrier();
   void round_robin();
@@ -67,8 +70,10 @@ class Workgroup {
   Buffer<uint8_t> lds_;
   Buffer<uint8_t> scratch_;
   Buffer<exec::Wave> waves_;
-  std::unique_ptr<hazards::Checker> checker_;  // with RunOptions::check
-  std::unique_ptr<Tracer> tracer_;             // while a workgroup runs that is watched
+  std::unique_ptr<hazards::Checker> checker_;   // with RunOptions::check
+  std::unique_ptr<timing::Recorder> recorder_;  // of a worker that has met a sampled workgroup
+  bool recording_ = false;                      // this workgroup
+  std::unique_ptr<Tracer> tracer_;              // while a workgroup runs that is watched
   WorkerTotals totals_;
 };
 

@@ -111,6 +111,12 @@ struct RunOptions {
   std::optional<Watch> trace;        // every instruction that this workgroup executes, as text
   std::optional<Watch> break_at;     // its registers when a wave first gets there
   std::string trace_file;            // where both are appended; empty: standard error
+  // Executes no more than the modelled time asks for: a few workgroups, without their stores and without arithmetic on
+  // which neither control flow nor addresses depend. Memory stays as it is; nothing is counted.
+  bool timing_only = false;
+  std::string profile_file;    // where a report of each launch is appended as a line of JSON; empty: nowhere
+  size_t timeline_events = 0;  // of one compute unit, in the report
+  // GFX950_PROFILE and GFX950_PROFILE_TIMELINE set the last two.
   // From GFX950_SCHEDULE, GFX950_CHECK, GFX950_THREADS, GFX950_TIMEOUT, GFX950_TRACE, GFX950_TRACE_FILE, GFX950_BREAK;
   // throws Error(invalid_launch) that names a bad value.
   static RunOptions from_environment();
@@ -142,9 +148,15 @@ struct LaunchCounts {
   uint64_t uninitialised_lds_reads = 0;         // with RunOptions::check: 1, 2 or 4 bytes each
 };
 
+struct TimingReport;  // timing/report.h
+std::string to_json(const TimingReport& report);
+// The model's numbers with their sources, as JSON. Throws Error(invalid_launch) if GFX950_TIMING_PARAMS is wrong.
+std::string timing_parameters_json();
+
 struct LaunchResult {
   LaunchCounts counts;
   double nanoseconds = 0;  // modelled; test/emulator/core/timing/README.md says how
+  std::shared_ptr<const TimingReport> report;
 };
 
 // Runs the whole grid to its end. Throws Error; memory may then be partly written, as on hardware.
