@@ -168,6 +168,9 @@ void run_all(const LaunchState& state, LaunchCounts& counts) {
 
 // A timing-only launch: the sampled workgroups, with as much skipped as their control flow and addresses allow.
 void run_samples(LaunchState& state, Sampling& sampling) {
+  if (state.launch.host != nullptr && state.program->interrupts) {
+    invalid(state.kernel->info, "cannot be timed without running it: it may call the host");
+  }
   const auto& samples = sampling.plan().samples;
   for (timing::Skip skip : {timing::Skip::data, timing::Skip::matrix, timing::Skip::stores}) {
     state.skip = skip;

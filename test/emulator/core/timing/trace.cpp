@@ -15,12 +15,9 @@ using hazards::Usage;
 
 Recorder::Recorder(const exec::Program& program, const std::vector<Record>& records, const MachineParams& params,
                    Allocations& allocations, uint32_t waves)
-    : program_(program),
-      records_(records),
-      params_(params),
-      allocations_(allocations),
-      banks_(params),
-      taints_(waves) {}
+    : program_(program), records_(records), params_(params), allocations_(allocations), banks_(params), taints_(waves) {
+  for (const std::string& text : program.text) indexed_ = indexed_ || text.rfind("s_set_gpr_idx", 0) == 0;
+}
 
 void Recorder::start(const Sample& sample, Skip skip, GroupTrace* out) {
   sample_ = sample;
@@ -31,6 +28,9 @@ void Recorder::start(const Sample& sample, Skip skip, GroupTrace* out) {
   for (Taint& taint : taints_) taint.fill(0);
   lds_tainted_ = false;
   following_ = true;
+  // Registers that M0 chooses cannot be followed.
+  if (indexed_ && (skip == Skip::data || skip == Skip::matrix)) throw SkippedTooMuch{};
+  out->depends_on_data = indexed_;
 }
 
 bool Recorder::before(Wave& w, uint32_t pc) {

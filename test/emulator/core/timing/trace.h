@@ -101,6 +101,7 @@ class Recorder : public exec::Probe {
   std::vector<Taint> taints_;
   bool lds_tainted_ = false;
   bool following_ = true;
+  bool indexed_ = false;
   Sample sample_;
   Skip skip_ = Skip::none;
   GroupTrace* out_ = nullptr;
