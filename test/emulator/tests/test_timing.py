@@ -185,7 +185,11 @@ s_nop 0
 
 @pytest.mark.parametrize(
     ("case", "what"),
-    [(case, what) for case in ("matmul", "norm") for what in ("rounds=4", "trace_instructions=4000000", "places=6")],
+    [
+        (case, what)
+        for case in ("matmul", "norm")
+        for what in ("rounds=4,most_rounds=16,simulated_instructions=1000000", "trace_instructions=4000000", "places=6")
+    ],
 )
 def test_doubling_what_is_simulated_moves_the_result_little(
     case: str, what: str, monkeypatch: pytest.MonkeyPatch
@@ -214,12 +218,16 @@ def test_workgroups_that_differ_are_dealt_out_in_order() -> None:
     assert ramp["cycles"] == pytest.approx(flat["cycles"], rel=0.05)
 
 
-def test_causal_attention_takes_little_more_than_half_the_time_of_full_attention() -> None:
+def test_causal_attention_takes_between_the_mean_work_and_the_most() -> None:
+    """Tiles go round the XCDs, so that one of them gets the longest of each 8 and ends last."""
     full, causal = (fresh_report(attention(2048, causal, 96)) for causal in (False, True))
     assert full["sampling"]["uniform"] == 1
     assert causal["sampling"]["uniform"] == 0
-    ratio = (causal["nanoseconds"] - 7000) / (full["nanoseconds"] - 7000)
-    assert 0.5 < ratio < 0.75, ratio
+    work = causal["sampling"]["instructions_of"]
+    mean = (work["0"] + work["31"]) / 2 / full["sampling"]["instructions_of"]["0"]
+    of_last_xcd = (work["0"] + (work["31"] - work["0"]) * 19 / 31) / full["sampling"]["instructions_of"]["0"]
+    ratio = causal["cycles"] / full["cycles"]
+    assert mean < ratio < 1.2 * of_last_xcd, (mean, ratio, of_last_xcd)
 
 
 def test_bytes_over_bandwidth_is_the_least() -> None:

@@ -108,7 +108,7 @@ class Predictor {
     const GroupTrace& main = representative();
     r.loop = hottest_loop(main, records_);
     r.group_instructions = static_cast<double>(main.instructions());
-    r.unit = simulate_unit(main, groups_to_simulate(), event_limit_);
+    r.unit = simulate_unit(main, groups_to_simulate(main), event_limit_);
     r.groups_simulated = r.unit.completions.size();
     double work = 1;  // mean work of a workgroup over the representative's
     if (r.uniform) {
@@ -159,11 +159,17 @@ class Predictor {
     return *by_index_.at(best);
   }
 
-  // Whole rounds of resident workgroups and then the last, partial one as it is.
-  uint64_t groups_to_simulate() const {
+  // Rounds of resident workgroups until the one that stands for the others has ended.
+  uint64_t rounds_of(const GroupTrace& trace) const {
+    const double round = static_cast<double>(trace.instructions()) * report_->resident;
+    const double affordable = std::floor(p_.simulated_instructions / std::max(1.0, round));
+    return static_cast<uint64_t>(std::max({1.0, p_.rounds, std::min(p_.most_rounds, affordable)}));
+  }
+
+  // These rounds, one that follows them, and the last, partial one as it is.
+  uint64_t groups_to_simulate(const GroupTrace& trace) const {
     const uint64_t n = report_->groups_per_unit, resident = report_->resident;
-    const uint64_t rounds = std::max<uint64_t>(1, static_cast<uint64_t>(p_.rounds));
-    return std::min(n, (rounds + 1) * resident + n % resident);
+    return std::min(n, (rounds_of(trace) + 1) * resident + n % resident);
   }
 
   UnitResult simulate_unit(const GroupTrace& trace, uint64_t count, size_t events) const {
@@ -179,18 +185,17 @@ class Predictor {
     return simulate(job);
   }
 
-  // Clocks of one more round: once the first is over, while the next one follows.
-  double round_clocks(const UnitResult& unit) const {
+  // Clocks of one more round: the mean of those after the first, before the last.
+  double round_clocks(const UnitResult& unit, const GroupTrace& trace) const {
     const size_t resident = report_->resident;
-    const size_t rounds =
-        std::max<size_t>(1, std::min(unit.completions.size() / resident, static_cast<size_t>(p_.rounds)));
+    const size_t rounds = std::max<size_t>(1, std::min<size_t>(unit.completions.size() / resident, rounds_of(trace)));
     const double last = unit.completions[rounds * resident - 1];
-    return rounds < 2 ? last : last - unit.completions[(rounds - 1) * resident - 1];
+    return rounds < 2 ? last : (last - unit.completions[resident - 1]) / static_cast<double>(rounds - 1);
   }
 
   double extrapolate(const UnitResult& unit) const {
     const uint64_t left = report_->groups_per_unit - unit.completions.size();
-    return unit.clocks + static_cast<double>(left / report_->resident) * round_clocks(unit);
+    return unit.clocks + static_cast<double>(left / report_->resident) * round_clocks(unit, representative());
   }
 
   // ---- workgroups that differ
@@ -217,7 +222,8 @@ class Predictor {
     for (const GroupTrace* trace : {traces.front(), traces[traces.size() / 2], traces.back()}) {
       const double n = static_cast<double>(trace->instructions());
       if (clocks.count(n) != 0) continue;
-      clocks[n] = round_clocks(trace == &main ? report_->unit : simulate_unit(*trace, groups_to_simulate(), 0));
+      clocks[n] =
+          round_clocks(trace == &main ? report_->unit : simulate_unit(*trace, groups_to_simulate(*trace), 0), *trace);
     }
     auto duration = [&](double n) {
       auto after = clocks.lower_bound(n);
