@@ -1,4 +1,4 @@
-// What ATen operators cost on the virtual clock: a roofline, stated in README.md with its sources.
+// What ATen operators cost on the virtual clock: which formula of cost_models.h an operator has, and its sizes.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -14,6 +14,7 @@ enum class CostClass {
   memory,  // bytes over bandwidth
   gemm,    // mm, addmm, bmm, baddbmm and their kin
   convolution,
+  topk,
   host_copy,  // a read by the host
 };
 
@@ -21,8 +22,5 @@ CostClass cost_class(const c10::OperatorHandle& op);
 
 // Advances the clock for a call whose tensors (inputs, then outputs) are these.
 void charge(CostClass cost, const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs);
-
-// The modelled time of a matrix product, in nanoseconds, launch included.
-double gemm_nanoseconds(int64_t batch, int64_t m, int64_t n, int64_t k, c10::ScalarType type, double bytes);
 
 }  // namespace gfx950::torch_device

@@ -110,6 +110,12 @@ uint64_t GeneratorOfDevice::next_host_seed() {
   return result;
 }
 
+uint64_t GeneratorOfDevice::take_counters(uint64_t counters) {
+  const uint64_t first = offset_;
+  offset_ += (counters + 3) / 4 * 4;
+  return first;
+}
+
 namespace {
 thread_local c10::DeviceIndex offered_default = -1;
 }  // namespace

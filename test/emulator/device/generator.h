@@ -28,6 +28,8 @@ struct GeneratorOfDevice final : public c10::GeneratorImpl {
 
   // Seed for a CPU generator that draws the next numbers; moves the offset on.
   uint64_t next_host_seed();
+  // Moves the offset on past `counters` Philox counters, for a kernel that draws them itself, and returns the old one.
+  uint64_t take_counters(uint64_t counters);
 
  private:
   GeneratorOfDevice* clone_impl() const override;

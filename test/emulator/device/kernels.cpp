@@ -1,11 +1,8 @@
 // Operators that need a kernel of their own on the device: factories, copies, storages, and those that would otherwise
 // take a composite path that the CPU backend does not take.
-#include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
-#include <ATen/SDPBackend.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/TensorFactories.h>
-#include <ATen/native/transformers/attention.h>
 #include <ATen/ops/copy_ops.h>
 #include <ATen/ops/zero.h>
 #include <torch/library.h>
@@ -183,40 +180,11 @@ at::Tensor& set_empty(at::Tensor& self) {
 
 void record_stream(at::Tensor&, c10::Stream) {}  // streams are synchronous: memory is never reused too early
 
-// ---- attention ---------------------------------------------------------------------------------------------------
-
 // The device has no cuDNN and no MIOpen.
 bool no_ctc_library(const at::Tensor&, const at::Tensor&, c10::IntArrayRef, c10::IntArrayRef, int64_t) { return false; }
 bool no_ctc_library_for_tensors(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, int64_t) {
   return false;
 }
-
-bool has_device_kernel(const char* name) {
-  const auto op = c10::Dispatcher::singleton().findSchema({name, ""});
-  return op && op->hasKernelForDispatchKey(c10::DispatchKey::CUDA);
-}
-
-// Flash attention where somebody registered a kernel for it, the math path otherwise: ATen's own fused kernels do not
-// exist here.
-int64_t fused_sdp_choice(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                         const std::optional<at::Tensor>& mask, double, bool, std::optional<double>, bool) {
-  const at::Context& context = at::globalContext();
-  const bool half = query.scalar_type() == c10::ScalarType::Half || query.scalar_type() == c10::ScalarType::BFloat16;
-  const bool same_type = key.scalar_type() == query.scalar_type() && value.scalar_type() == query.scalar_type();
-  const bool shape = query.dim() == 4 && query.size(-1) == key.size(-1) && query.size(-1) == value.size(-1);
-  if (context.userEnabledFlashSDP() && half && same_type && shape && !(mask && mask->defined()) &&
-      has_device_kernel("aten::_scaled_dot_product_flash_attention")) {
-    return static_cast<int64_t>(at::SDPBackend::flash_attention);
-  }
-  TORCH_CHECK(context.userEnabledMathSDP(),
-              "No available kernel. Aborting execution: the emulated device has no fused attention kernel for these "
-              "inputs, and the math path is disabled");
-  return static_cast<int64_t>(at::SDPBackend::math);
-}
-
-struct StubRegistrar {
-  StubRegistrar() { at::native::_fused_sdp_choice_stub.set_cuda_dispatch_ptr(&fused_sdp_choice); }
-} stub_registrar;
 
 TORCH_LIBRARY_IMPL(aten, CUDA, m) {
   m.impl("empty.memory_format", TORCH_FN(empty));
@@ -228,7 +196,6 @@ TORCH_LIBRARY_IMPL(aten, CUDA, m) {
   m.impl("set_.source_Tensor", TORCH_FN(set_tensor));
   m.impl("set_", TORCH_FN(set_empty));
   m.impl("record_stream", TORCH_FN(record_stream));
-  m.impl("_fused_sdp_choice", TORCH_FN(fused_sdp_choice));
   for (const char* name : {"_use_cudnn_ctc_loss", "_use_miopen_ctc_loss"}) {
     m.impl(name, TORCH_FN(no_ctc_library));
     m.impl((std::string(name) + ".Tensor").c_str(), TORCH_FN(no_ctc_library_for_tensors));

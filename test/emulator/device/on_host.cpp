@@ -2,6 +2,7 @@
 
 #include "capture.h"
 #include "device_memory.h"
+#include "gfx950_hip.h"
 
 namespace gfx950::torch_device {
 
@@ -35,5 +36,7 @@ at::Tensor OnHost::out(const at::Tensor& result) {
 }
 
 void OnHost::charge(CostClass cost) const { torch_device::charge(cost, inputs_, outputs_); }
+
+void OnHost::charge_nanoseconds(double nanoseconds) const { gfx950_clock_advance_ns(nanoseconds); }
 
 }  // namespace gfx950::torch_device

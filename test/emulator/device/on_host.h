@@ -27,6 +27,7 @@ class OnHost {
   at::Tensor out(const at::Tensor& result);
   // Charges the clock; the last thing that a kernel does.
   void charge(CostClass cost) const;
+  void charge_nanoseconds(double nanoseconds) const;
 
  private:
   const char* name_;

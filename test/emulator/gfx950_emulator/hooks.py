@@ -19,6 +19,7 @@ BEFORE: dict[str, str] = {
 AFTER: dict[str, str] = {
     "torch.version": "torch_version:install",
     "torch._C": "torch_c:install",
+    "torch.backends": "torch_sdpa:install",
     "torch.cuda": "torch_cuda:install",
     "torch.storage": "torch_storage:install",
     "torch._inductor.runtime.benchmarking": "benchmarking:install_inductor",
