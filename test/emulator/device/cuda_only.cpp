@@ -74,10 +74,10 @@ Tensor masked_scale(const Tensor& self, const Tensor& mask, double scale) {
 }
 
 TORCH_LIBRARY_IMPL(aten, CUDA, m) {
-  m.impl("_conv_depthwise2d", recorded<conv_depthwise2d>());
-  m.impl("conv_depthwise3d", recorded<conv_depthwise3d>());
-  m.impl("_fused_dropout", recorded<fused_dropout>());
-  m.impl("_masked_scale", recorded<masked_scale>());
+  m.impl("_conv_depthwise2d", recorded<&conv_depthwise2d>());
+  m.impl("conv_depthwise3d", recorded<&conv_depthwise3d>());
+  m.impl("_fused_dropout", recorded<&fused_dropout>());
+  m.impl("_masked_scale", recorded<&masked_scale>());
 }
 
 }  // namespace

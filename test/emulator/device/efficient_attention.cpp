@@ -251,11 +251,11 @@ Tensor& fill_dropout_mask(Tensor& self, double probability, int64_t seed, int64_
 }
 
 TORCH_LIBRARY_IMPL(aten, CUDA, m) {
-  m.impl("_scaled_dot_product_efficient_attention", recorded<sdpa_efficient>());
-  m.impl("_scaled_dot_product_efficient_attention_backward", recorded<sdpa_efficient_backward>());
-  m.impl("_efficient_attention_forward", recorded<efficient_forward>());
-  m.impl("_efficient_attention_backward", recorded<efficient_backward>());
-  m.impl("_fill_mem_eff_dropout_mask_", recorded<fill_dropout_mask>());
+  m.impl("_scaled_dot_product_efficient_attention", recorded<&sdpa_efficient>());
+  m.impl("_scaled_dot_product_efficient_attention_backward", recorded<&sdpa_efficient_backward>());
+  m.impl("_efficient_attention_forward", recorded<&efficient_forward>());
+  m.impl("_efficient_attention_backward", recorded<&efficient_backward>());
+  m.impl("_fill_mem_eff_dropout_mask_", recorded<&fill_dropout_mask>());
 }
 
 }  // namespace

@@ -252,11 +252,11 @@ std::tuple<Tensor, Tensor, Tensor> sdpa_flash_backward(const Tensor& grad, const
 }
 
 TORCH_LIBRARY_IMPL(aten, CUDA, m) {
-  m.impl("_scaled_dot_product_flash_attention", recorded<sdpa_flash>());
-  m.impl("_scaled_dot_product_flash_attention_backward", recorded<sdpa_flash_backward>());
-  m.impl("_flash_attention_forward", recorded<flash_forward>());
-  m.impl("_flash_attention_forward_no_dropout_inplace", recorded<flash_forward_into>());
-  m.impl("_flash_attention_backward", recorded<flash_backward>());
+  m.impl("_scaled_dot_product_flash_attention", recorded<&sdpa_flash>());
+  m.impl("_scaled_dot_product_flash_attention_backward", recorded<&sdpa_flash_backward>());
+  m.impl("_flash_attention_forward", recorded<&flash_forward>());
+  m.impl("_flash_attention_forward_no_dropout_inplace", recorded<&flash_forward_into>());
+  m.impl("_flash_attention_backward", recorded<&flash_backward>());
 }
 
 }  // namespace

@@ -354,12 +354,12 @@ TORCH_LIBRARY_FRAGMENT(gfx950_emulator, m) {
       "out_dtype=None) -> Tensor");
 }
 
-TORCH_LIBRARY_IMPL(gfx950_emulator, CUDA, m) { m.impl("mx_grouped_mm", recorded<mx_grouped_mm>()); }
+TORCH_LIBRARY_IMPL(gfx950_emulator, CUDA, m) { m.impl("mx_grouped_mm", recorded<&mx_grouped_mm>()); }
 
 TORCH_LIBRARY_IMPL(aten, CUDA, m) {
-  m.impl("_grouped_mm", recorded<grouped_mm>());
-  m.impl("_scaled_grouped_mm", recorded<scaled_grouped_mm>());
-  m.impl("_scaled_grouped_mm_v2", recorded<scaled_grouped_mm_v2>());
+  m.impl("_grouped_mm", recorded<&grouped_mm>());
+  m.impl("_scaled_grouped_mm", recorded<&scaled_grouped_mm>());
+  m.impl("_scaled_grouped_mm_v2", recorded<&scaled_grouped_mm_v2>());
 }
 
 }  // namespace

@@ -223,15 +223,15 @@ Tensor batch_norm_backward_elemt(const Tensor& grad_out, const Tensor& input, co
 }
 
 TORCH_LIBRARY_IMPL(aten, CUDA, m) {
-  m.impl("_fused_rms_norm", recorded<fused_rms_norm>());
-  m.impl("_fused_rms_norm_backward", recorded<fused_rms_norm_backward>());
-  m.impl("batch_norm_stats", recorded<batch_norm_stats>());
-  m.impl("batch_norm_elemt", recorded<batch_norm_elemt>());
-  m.impl("batch_norm_elemt.out", recorded<batch_norm_elemt_out>());
-  m.impl("batch_norm_gather_stats", recorded<batch_norm_gather_stats>());
-  m.impl("batch_norm_gather_stats_with_counts", recorded<batch_norm_gather_stats_with_counts>());
-  m.impl("batch_norm_backward_reduce", recorded<batch_norm_backward_reduce>());
-  m.impl("batch_norm_backward_elemt", recorded<batch_norm_backward_elemt>());
+  m.impl("_fused_rms_norm", recorded<&fused_rms_norm>());
+  m.impl("_fused_rms_norm_backward", recorded<&fused_rms_norm_backward>());
+  m.impl("batch_norm_stats", recorded<&batch_norm_stats>());
+  m.impl("batch_norm_elemt", recorded<&batch_norm_elemt>());
+  m.impl("batch_norm_elemt.out", recorded<&batch_norm_elemt_out>());
+  m.impl("batch_norm_gather_stats", recorded<&batch_norm_gather_stats>());
+  m.impl("batch_norm_gather_stats_with_counts", recorded<&batch_norm_gather_stats_with_counts>());
+  m.impl("batch_norm_backward_reduce", recorded<&batch_norm_backward_reduce>());
+  m.impl("batch_norm_backward_elemt", recorded<&batch_norm_backward_elemt>());
 }
 
 }  // namespace

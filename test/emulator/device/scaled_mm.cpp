@@ -364,10 +364,10 @@ at::Tensor scaled_mm_v2(Matrix a, Matrix b, at::TensorList scale_a, at::IntArray
 }
 
 TORCH_LIBRARY_IMPL(aten, CUDA, m) {
-  m.impl("_scaled_mm", recorded<scaled_mm>());
-  m.impl("_scaled_mm.out", recorded<scaled_mm_out>());
-  m.impl("_scaled_mm_v2", recorded<scaled_mm_v2>());
-  m.impl("_scaled_mm_v2.out", recorded<scaled_mm_v2_out>());
+  m.impl("_scaled_mm", recorded<&scaled_mm>());
+  m.impl("_scaled_mm.out", recorded<&scaled_mm_out>());
+  m.impl("_scaled_mm_v2", recorded<&scaled_mm_v2>());
+  m.impl("_scaled_mm_v2.out", recorded<&scaled_mm_v2_out>());
 }
 
 }  // namespace
