@@ -28,7 +28,7 @@
 
 // The loader alone is looked at: LLVM's library cannot be loaded beside AddressSanitizer (RTLD_DEEPBIND).
 std::unique_ptr<gfx950::exec::Program> gfx950::decode::decode_kernel(const std::string&, const uint8_t*, uint64_t,
-                                                                     uint64_t) {
+                                                                     uint64_t, Around) {
   throw Error(ErrorKind::unsupported_instruction, "no decoder here");
 }
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import os
 import re
+import subprocess
 import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -116,11 +118,20 @@ def reason_for(entry: Entry) -> str:
 
 
 def named_in(tests: Path) -> dict[str, list[str]]:
-    """Mnemonic -> the test files that name it. Tests that build names from parts are not seen."""
+    """Mnemonic -> the test files that name it, or whose lists of cases have it (vectors.py there says so)."""
     found: dict[str, set[str]] = {}
     for path in sorted([*tests.glob("*.py"), *tests.glob("golden/*.json")]):
         for name in set(_MNEMONIC.findall(path.read_text())):
             found.setdefault(_SUFFIX.sub("", name), set()).add(path.name)
+    if (lists := tests / "vectors.py").exists():
+        command = [sys.executable, str(lists), "--mnemonics"]
+        done = subprocess.run(
+            command, env=os.environ | {"GFX950_EMULATOR": "0"}, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise core.CoreError(f"{' '.join(command)}:\n{done.stderr}")
+        for name, modules in json.loads(done.stdout).items():
+            found.setdefault(name, set()).update(f"{module}.py" for module in modules)
     return {name: sorted(files) for name, files in found.items()}
 
 

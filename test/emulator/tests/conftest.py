@@ -18,6 +18,8 @@ HARDWARE = {
     "test_cross_lane.py",
     "test_vector_alu.py",
     "test_vector_16bit.py",
+    "test_memory_atomics.py",
+    "test_vector_compare.py",
     "test_vector_convert.py",
     "test_vector_dot.py",
     "test_vector_f64.py",

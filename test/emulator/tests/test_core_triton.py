@@ -224,23 +224,32 @@ def decode_fp4(packed: np.ndarray) -> np.ndarray:
 FP4_VALUES = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
 
 
-@pytest.mark.parametrize(("kind", "m", "n", "k"), [("e4m3", 32, 32, 128), ("e5m2", 64, 32, 256), ("e2m1", 32, 32, 256)])
-def test_scaled_dot(rng: np.random.Generator, kind: str, m: int, n: int, k: int) -> None:
-    signature = dict.fromkeys(["a", "b"], {"e4m3": "*fp8e4nv", "e5m2": "*fp8e5", "e2m1": "*u8"}[kind])
-    signature |= {"a_scale": "*u8", "b_scale": "*u8", "c": "*fp32"}
-    kernel = compiled(kernels.mx_matmul, signature, ("a", "b"), m=m, n=n, k=k, kind=kind)
+MX_TYPES = {"e4m3": "*fp8e4nv", "e5m2": "*fp8e5", "e2m1": "*u8"}
+
+
+def mx_operand(rng: np.random.Generator, kind: str, rows: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Codes as [rows, k or k / 2], and their values."""
+    if kind == "e2m1":
+        codes = rng.integers(0, 256, (rows, k // 2)).astype(np.uint8)
+        return codes, FP4_VALUES[decode_fp4(codes)].reshape(rows, k)
+    dtype = ml_dtypes.float8_e4m3fn if kind == "e4m3" else ml_dtypes.float8_e5m2
+    values = rng.standard_normal((rows, k)).astype(dtype)
+    return values.view(np.uint8), values.astype(np.float64)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(32, 32, 128), (64, 32, 256)])
+@pytest.mark.parametrize("kind_b", MX_TYPES)
+@pytest.mark.parametrize("kind_a", MX_TYPES)
+def test_scaled_dot(rng: np.random.Generator, kind_a: str, kind_b: str, m: int, n: int, k: int) -> None:
+    """Every pair of formats that Triton's dot_scaled takes, with random block scales."""
+    signature = {"a": MX_TYPES[kind_a], "b": MX_TYPES[kind_b], "a_scale": "*u8", "b_scale": "*u8", "c": "*fp32"}
+    kernel = compiled(kernels.mx_matmul, signature, ("a", "b"), m=m, n=n, k=k, kind_a=kind_a, kind_b=kind_b)
     a_scale = rng.integers(120, 134, (m, k // 32)).astype(np.uint8)
     b_scale = rng.integers(120, 134, (n, k // 32)).astype(np.uint8)
-    if kind == "e2m1":
-        a, b = rng.integers(0, 256, (m, k // 2)).astype(np.uint8), rng.integers(0, 256, (k // 2, n)).astype(np.uint8)
-        left = FP4_VALUES[decode_fp4(a)].reshape(m, k)
-        right = FP4_VALUES[decode_fp4(np.ascontiguousarray(b.T))].reshape(n, k)
-    else:
-        dtype = ml_dtypes.float8_e4m3fn if kind == "e4m3" else ml_dtypes.float8_e5m2
-        a, b = rng.standard_normal((m, k)).astype(dtype), rng.standard_normal((k, n)).astype(dtype)
-        left, right = a.astype(np.float64), b.astype(np.float64).T
+    a, left = mx_operand(rng, kind_a, m, k)
+    b, right = mx_operand(rng, kind_b, n, k)
     c = np.zeros((m, n), np.float32)
-    counts = kernel.launch((1,), a.view(np.uint8), a_scale, b.view(np.uint8), b_scale, c)
+    counts = kernel.launch((1,), a, a_scale, np.ascontiguousarray(b.T), b_scale, c)
     left = left * np.repeat(2.0 ** (a_scale.astype(int) - 127), 32, 1)
     right = right * np.repeat(2.0 ** (b_scale.astype(int) - 127), 32, 1)
     bound = np.abs(left) @ np.abs(right).T * k * 2.0**-24

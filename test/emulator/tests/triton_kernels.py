@@ -155,17 +155,29 @@ def integers(x, y, n, block: tl.constexpr):
 
 
 @triton.jit
-def mx_matmul(a, a_scale, b, b_scale, c, m: tl.constexpr, n: tl.constexpr, k: tl.constexpr, kind: tl.constexpr):
+def mx_matmul(
+    a,
+    a_scale,
+    b,
+    b_scale,
+    c,
+    m: tl.constexpr,
+    n: tl.constexpr,
+    k: tl.constexpr,
+    kind_a: tl.constexpr,
+    kind_b: tl.constexpr,
+):
     # One tile. a is [m, k], b [k, n]; scales are [m, k / 32] and [n, k / 32], e8m0.
-    pack: tl.constexpr = 2 if kind == "e2m1" else 1
+    pack_a: tl.constexpr = 2 if kind_a == "e2m1" else 1
+    pack_b: tl.constexpr = 2 if kind_b == "e2m1" else 1
     im, jn = tl.arange(0, m), tl.arange(0, n)
-    ka = tl.arange(0, k // pack)
+    ka, kb = tl.arange(0, k // pack_a), tl.arange(0, k // pack_b)
     ks = tl.arange(0, k // 32)
-    left = tl.load(a + im[:, None] * (k // pack) + ka[None, :])
-    right = tl.load(b + ka[:, None] * n + jn[None, :])
+    left = tl.load(a + im[:, None] * (k // pack_a) + ka[None, :])
+    right = tl.load(b + kb[:, None] * n + jn[None, :])
     left_scale = tl.load(a_scale + im[:, None] * (k // 32) + ks[None, :])
     right_scale = tl.load(b_scale + jn[:, None] * (k // 32) + ks[None, :])
-    result = tl.dot_scaled(left, left_scale, kind, right, right_scale, kind)
+    result = tl.dot_scaled(left, left_scale, kind_a, right, right_scale, kind_b)
     tl.store(c + im[:, None] * n + jn[None, :], result)
 
 

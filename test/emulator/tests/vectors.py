@@ -1,15 +1,18 @@
 """How many vectors the tests hold for each instruction family, and where their expected values come from.
 
-    python test/emulator/tests/vectors.py [--json]
+    python test/emulator/tests/vectors.py [--json | --mnemonics]
 
 A vector is one set of inputs of one instruction with its result: a lane, or for a scalar instruction a wave.
+--mnemonics: which families have each instruction, as JSON; `python -m gfx950_emulator coverage` asks for it.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
+import re
 import sys
+from collections import defaultdict
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +36,9 @@ GENERATED = {
     "test_cross_lane": NUMPY,
     "test_scalar_alu": "Python integers",
     "test_memory": BYTES,
+    "test_memory_atomics": BYTES,
     "test_memory_ranges": BYTES,
+    "test_vector_compare": NUMPY,
 }
 
 
@@ -81,7 +86,24 @@ def generated() -> list[Family]:
     return families
 
 
+def mnemonics() -> dict[str, list[str]]:
+    """Instruction -> the modules whose cases have it; many are put together from parts, which no file names whole."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for name in GENERATED:
+        for case in importlib.import_module(name).CASES:
+            text = getattr(case, "text", "") or str(case)
+            for line in text.splitlines():
+                if match := re.match(r"\s*([a-z]+_[a-z0-9_]+)", line):
+                    found[re.sub(r"_(e32|e64|dpp|sdwa)$", "", match[1])].add(name)
+    for shape in [*mfma_reference.DENSE, *mfma_reference.F8F6F4, *mfma_reference.SCALED]:
+        found[shape.mnemonic].add("test_mfma")
+    return {name: sorted(modules) for name, modules in sorted(found.items())}
+
+
 def main(argv: list[str]) -> int:
+    if argv == ["--mnemonics"]:
+        print(json.dumps(mnemonics(), indent=1))
+        return 0
     if argv not in ([], ["--json"]):
         print(__doc__, file=sys.stderr)
         return 2
