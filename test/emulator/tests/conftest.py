@@ -23,6 +23,7 @@ HARDWARE = {
     "test_vector_convert.py",
     "test_vector_dot.py",
     "test_vector_f64.py",
+    "test_vector_rare.py",
     "test_vector_scaled.py",
     "test_vector_scaled_block.py",
 }

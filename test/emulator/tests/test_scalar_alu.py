@@ -228,6 +228,11 @@ for name, exec_of in {
     "xor": lambda s, e: s ^ e,
     "andn2": lambda s, e: s & ~e,
     "orn2": lambda s, e: s | ~e,
+    "nand": lambda s, e: ~(s & e),
+    "nor": lambda s, e: ~(s | e),
+    "xnor": lambda s, e: ~(s ^ e),
+    "andn1": lambda s, e: ~s & e,
+    "orn1": lambda s, e: ~s | e,
 }.items():
     CASES.append(
         Case(
@@ -239,6 +244,23 @@ for name, exec_of in {
             exec_of,
         )
     )
+for name, exec_of in {"andn1": lambda s, e: ~s & e, "andn2": lambda s, e: s & ~e}.items():
+    CASES.append(
+        Case(
+            f"s_{name}_wrexec_b64 {{d}}, {{0}}",
+            ("u64",),
+            "u64",
+            lambda s, exec_, exec_of=exec_of: (exec_of(s, exec_) & WIDE, exec_of(s, exec_) & WIDE != 0),
+            ("exec_",),
+            exec_of,
+        )
+    )
+add(
+    "s_bitreplicate_b64_b32 {d}, {0}",
+    "u32",
+    "u64",
+    lambda a: (sum(3 << 2 * bit for bit in range(32) if a >> bit & 1), None),
+)
 add("s_mov_b32 {d}, -16", "", "u32", lambda: (-16, None))
 add("s_mov_b32 {d}, 0x12345678", "", "u32", lambda: (0x12345678, None))
 add("s_mov_b64 {d}, -2", "", "u64", lambda: (-2, None))

@@ -39,6 +39,7 @@ GENERATED = {
     "test_memory_atomics": BYTES,
     "test_memory_ranges": BYTES,
     "test_vector_compare": NUMPY,
+    "test_vector_rare": NUMPY,
 }
 
 
