@@ -108,8 +108,11 @@ class TestConfigs(TestCase):
         "changes, words",
         [
             ({"tile_m": 48, "waves_m": 2}, "tile_m=48 is not a multiple of waves_m*16=32"),
-            ({"tile_n": 48, "waves_n": 1}, "tile_n=48 is not a multiple of waves_n*32=32"),
-            ({"tile_k": 32}, "tile_k=32 is not 64, 128 or 256"),
+            ({"tile_n": 48, "waves_n": 2}, "tile_n=48 is not a multiple of waves_n*16=32"),
+            ({"tile_k": 32}, "tile_k=32 is not 64, 128, 256 or 512"),
+            ({"waves_k": 4}, "tile_k=64 is not a multiple of waves_k*32=128"),
+            ({"split_k": 0}, "split_k=0 is not positive"),
+            ({"tile_n": 96, "waves_n": 1, "waves_m": 1}, "tile_n=96 is not a power of two"),
             ({"stages": 1}, "stages=1"),
             ({"stages": 6}, "196608 bytes of LDS, over 163840"),
             ({"waves_m": 4, "waves_n": 8, "tile_m": 256, "tile_n": 256}, "2048 threads, over 1024"),
@@ -180,7 +183,8 @@ class TestSpecKey(TestCase):
         changes += [{"b_layout": "n"}, {"epilogue": epilogue_expr.addmm(BIAS)}]
         keys += [dataclasses.replace(self.SPEC, **change).key for change in changes]
         for field in dataclasses.fields(GemmConfig):
-            changed = dataclasses.replace(GOOD, **{field.name: getattr(GOOD, field.name) + 1})
+            value = getattr(GOOD, field.name)
+            changed = dataclasses.replace(GOOD, **{field.name: not value if isinstance(value, bool) else value + 1})
             keys.append(dataclasses.replace(self.SPEC, config=changed).key)
         self.assertEqual(len(set(keys)), 1 + len(changes) + len(dataclasses.fields(GemmConfig)))
         tested = {name for change in changes for name in change}
@@ -194,82 +198,80 @@ class TestSpecKey(TestCase):
         self.assertEqual(result.stdout.strip(), str(self.SPEC.key))
 
 
-def bank_conflicts(addresses: list[int]) -> int:
-    """Extra passes that a wave's ds_read_b128 of these 64 byte addresses needs beyond its four."""
+def bank_conflicts(addresses: list[int], size: int, phases: list[list[int]]) -> int:
+    """Extra passes that a wave's LDS read of ``size`` bytes a lane at these addresses needs beyond one a phase."""
     extra = 0
-    for offset, phase in itertools.product((0, 32), target.DS_READ_B128_PHASES):
-        # 16 bytes a lane touch four banks; equal addresses are served together.
+    for phase in phases:
+        # Equal addresses are served together.
         touched = [
             (address // target.LDS_BANK_BYTES + word) % target.LDS_BANKS
-            for address in {addresses[lane + offset] for lane in phase}
-            for word in range(4)
+            for address in {addresses[lane] for lane in phase}
+            for word in range(size // target.LDS_BANK_BYTES)
         ]
         extra += max(touched.count(bank) for bank in set(touched)) - 1
     return extra
 
 
-def read_addresses(tile_k, step, mfma_tile, paired, swizzle=True):
-    """LDS byte addresses of the 64 lanes that read one MFMA fragment, from the layout's definition."""
-    addresses = []
-    for lane in range(target.WAVE_SIZE):
-        row = lds_layout.fragment_row(mfma_tile, lane % 16, paired)
-        chunk = step * 4 + lane // 16
-        place = (
-            lds_layout.position(row, chunk, tile_k, paired)
-            if swizzle
-            else row * lds_layout.chunks_per_row(tile_k) + chunk
-        )
-        addresses.append(place * gemm_config.CHUNK_BYTES)
-    return addresses
+B128_PHASES = [
+    [lane + offset for lane in phase] for offset, phase in itertools.product((0, 32), target.DS_READ_B128_PHASES)
+]
+B64_PHASES = [list(range(32)), list(range(32, 64))]
+LANES = range(target.WAVE_SIZE)
+STRAIGHT = [lds_layout.Straight(64, tile_k) for tile_k in (64, 128, 256, 512)]
+TRANSPOSED = [lds_layout.Transposed(cols, tile_k) for cols in (16, 32, 64, 128, 256) for tile_k in (64, 128)]
+
+
+def layout_name(layout):
+    return "_".join((type(layout).__name__, *map(str, dataclasses.astuple(layout))))
 
 
 @instantiate_parametrized_tests
 class TestLdsLayout(TestCase):
-    @parametrize("tile_k", [64, 128, 256])
-    @parametrize("paired", [False, True])
-    def test_no_bank_conflicts(self, tile_k, paired):
-        for step in range(tile_k // 32):
-            for mfma_tile in range(4):
-                self.assertEqual(bank_conflicts(read_addresses(tile_k, step, mfma_tile, paired)), 0)
+    @parametrize("layout", STRAIGHT, name_fn=layout_name)
+    def test_straight_reads_have_no_bank_conflicts(self, layout):
+        for step in range(layout.tile_k // 32):
+            addresses = [2 * layout.read_item(lane, step) for lane in LANES]
+            self.assertEqual(bank_conflicts(addresses, 16, B128_PHASES), 0)
+            plain = [2 * ((lane % 16) * layout.tile_k + step * 32 + lane // 16 * 8) for lane in LANES]
+            self.assertGreater(bank_conflicts(plain, 16, B128_PHASES), 0)  # the counter counts
 
-    @parametrize("tile_k", [64, 128, 256])
-    @parametrize("paired", [False, True])
-    def test_counter_finds_the_conflicts_of_a_plain_layout(self, tile_k, paired):
-        self.assertGreater(bank_conflicts(read_addresses(tile_k, 0, 0, paired, swizzle=False)), 0)
+    @parametrize("layout", TRANSPOSED, name_fn=layout_name)
+    def test_transposed_reads_have_no_bank_conflicts(self, layout):
+        for step, half, unit in itertools.product(range(layout.tile_k // 32), range(2), range(layout.cols // 16)):
+            addresses = [2 * layout.read_item(lane, step, half, unit) for lane in LANES]
+            self.assertEqual(bank_conflicts(addresses, 8, B64_PHASES), 0)
+            # In rows as they come, the two groups' rows lie apart by a multiple of 256 bytes.
+            rows = [step * 32 + lane // 16 * 8 + half * 4 + lane // 4 % 4 for lane in LANES]
+            plain = [2 * (row * layout.cols + unit * 16 + lane % 4 * 4) for row, lane in zip(rows, LANES, strict=True)]
+            self.assertGreater(bank_conflicts(plain, 8, B64_PHASES), 0)
 
-    @parametrize("tile_k", [64, 128, 256])
-    @parametrize("paired", [False, True])
-    def test_places_are_a_permutation_that_the_loads_invert(self, tile_k, paired):
-        rows, chunks = 64, lds_layout.chunks_per_row(tile_k)
-        places = {}
-        for row, chunk in itertools.product(range(rows), range(chunks)):
-            place = lds_layout.position(row, chunk, tile_k, paired)
-            places[place] = (row, chunk)
-            self.assertEqual(lds_layout.chunk_at(place, tile_k, paired), (row, chunk))
-        self.assertEqual(sorted(places), list(range(rows * chunks)))
+    @parametrize("layout", STRAIGHT + TRANSPOSED, name_fn=layout_name)
+    def test_places_are_a_permutation_that_the_loads_invert(self, layout):
+        rows = layout.rows if isinstance(layout, lds_layout.Straight) else layout.tile_k
+        places = []
+        for row, chunk in itertools.product(range(rows), range(layout.chunks_per_row)):
+            places.append(layout.position(row, chunk))
+            self.assertEqual(layout.chunk_at(places[-1]), (row, chunk))
+        self.assertEqual(sorted(places), list(range(rows * layout.chunks_per_row)))
 
-    @parametrize("paired", [False, True])
-    def test_fragments_cover_every_row_once_with_one_key(self, paired):
-        rows = []
-        for mfma_tile, lane_row in itertools.product(range(4), range(16)):
-            row = lds_layout.fragment_row(mfma_tile, lane_row, paired)
-            rows.append(row)
-            # What lets the kernel use one address for all MFMA tiles of a step.
-            for tile_k in (64, 128, 256):
-                key = lds_layout.key(row, tile_k, paired)
-                self.assertEqual(key, lds_layout.fragment_key(lane_row, tile_k))
-            self.assertEqual(
-                row - lds_layout.fragment_row(0, lane_row, paired), lds_layout.fragment_row(mfma_tile, 0, paired)
-            )
-        self.assertEqual(sorted(rows), list(range(64)))
+    @parametrize("layout", STRAIGHT, name_fn=layout_name)
+    def test_straight_reads_get_the_rows_of_their_tile(self, layout):
+        for step, tile, lane in itertools.product(range(layout.tile_k // 32), range(4), LANES):
+            place, inside = divmod(layout.read_item(lane, step) + tile * 16 * layout.tile_k, 8)
+            row, chunk = layout.chunk_at(place)
+            self.assertEqual((row, chunk * 8 + inside), (tile * 16 + lane % 16, step * 32 + lane // 16 * 8))
 
-    def test_a_lanes_accumulators_of_two_tiles_are_eight_neighbours(self):
-        # MFMA row 4g + e of tiles 2p and 2p + 1 is what lane group g holds in register e.
-        for pair, group in itertools.product(range(2), range(4)):
-            columns = [
-                lds_layout.fragment_row(2 * pair + half, 4 * group + e, True) for half in range(2) for e in range(4)
-            ]
-            self.assertEqual(columns, [32 * pair + 8 * group + i for i in range(8)])
+    @parametrize("layout", TRANSPOSED, name_fn=layout_name)
+    def test_transposed_reads_get_the_rows_and_columns_of_their_tile(self, layout):
+        # Lane 4j + c of a group points to row j and columns 4c..4c+3 of the block that the hardware transposes.
+        for step, half, unit in itertools.product(range(layout.tile_k // 32), range(2), range(layout.cols // 16)):
+            for lane in LANES:
+                place, inside = divmod(layout.read_item(lane, step, half, unit), 8)
+                row, chunk = layout.chunk_at(place)
+                self.assertEqual(row, step * 32 + lane // 16 * 8 + half * 4 + lane // 4 % 4)
+                self.assertEqual(chunk * 8 + inside, unit * 16 + lane % 4 * 4)
+                constant = layout.read_item(lane, 0, 0, unit) + layout.offset(step, half)
+                self.assertEqual(layout.read_item(lane, step, half, unit), constant)
 
 
 class TestWorkgroupOrder(TestCase):

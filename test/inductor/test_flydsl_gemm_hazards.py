@@ -12,7 +12,8 @@ import unittest.mock
 
 import torch
 from torch._inductor.kernel.flydsl import gemm_config
-from torch._inductor.kernel.flydsl.gemm_config import DEFAULT_CONFIGS, GemmProblem
+from torch._inductor.kernel.flydsl.gemm_arguments import problem_of
+from torch._inductor.kernel.flydsl.gemm_config import DEFAULT_CONFIGS
 from torch._native.flydsl import target
 from torch._native.flydsl.launch import linker_missing_reason
 from torch.testing._internal.common_utils import TestCase, instantiate_parametrized_tests, parametrize, run_tests
@@ -22,12 +23,11 @@ from reference import mm as reference
 EMULATED = "gfx950_emulator" in sys.modules and torch.cuda.is_available()
 CANNOT_RUN = gemm_config.unavailable_reason() or linker_missing_reason()
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
-SCHEDULES = ("run_to_barrier", "round_robin")
 
 # Runs in a process of its own: a launch that fails leaves the device unusable, as on hardware.
 BROKEN = """
 import torch
-from torch._inductor.kernel.flydsl import gemm, gemm_config, pipeline
+from torch._inductor.kernel.flydsl import gemm, gemm_config, gemm_kernel, pipeline
 from torch._inductor.kernel.flydsl.gemm_config import GemmConfig, GemmProblem
 
 MUTATION
@@ -45,16 +45,16 @@ MUTATIONS = {
     "intact": ("", None),
     "one_load_too_many": (
         """
-        wait = gemm.wait_for_stage
-        gemm.wait_for_stage = lambda younger_loads: wait(younger_loads + 1)
+        wait = gemm_kernel.wait_for_stage
+        gemm_kernel.wait_for_stage = lambda younger_loads: wait(younger_loads + 1)
         """,
         "lds dma not waited|lds dma race",
     ),
     "no_barrier": ("pipeline.s_barrier = lambda: None", "lds dma race|lds write/read race"),
     "loads_into_the_stage_that_is_read": (
         """
-        issue = pipeline.TileLoads.issue
-        pipeline.TileLoads.issue = lambda self, k_tile, k, offset, mask: issue(self, k_tile, k, offset * 0, mask)
+        issue = pipeline.StraightLoads.issue
+        pipeline.StraightLoads.issue = lambda self, k_tile, offset, which: issue(self, k_tile, offset * 0, which)
         """,
         "lds dma not waited|lds dma over a read|lds dma race|lds write/read race",
     ),
@@ -65,21 +65,25 @@ MUTATIONS = {
 @unittest.skipIf(CANNOT_RUN is not None, f"compiling needs flydsl and its linker: {CANNOT_RUN}")
 @instantiate_parametrized_tests
 class TestHazards(TestCase):
-    @parametrize("schedule", SCHEDULES)
-    @parametrize("dtype", sorted(DTYPES))
+    # Operands with K contiguous and without take other loads and reads; the element type changes only the MFMA.
+    @parametrize(
+        "schedule, dtype, layouts", (("run_to_barrier", "bf16", ("k", "k")), ("round_robin", "fp16", ("m", "n")))
+    )
     @parametrize("config", DEFAULT_CONFIGS, name_fn=lambda config: config.name)
-    def test_every_config_is_clean(self, config, dtype, schedule):
+    def test_every_config_is_clean(self, config, schedule, dtype, layouts):
         from torch._inductor.kernel.flydsl.gemm import compile_gemm
 
         # Two tiles and a bit, more K tiles than stages so that each stage is filled twice, and a tail of K.
-        m, n, k = config.tile_m + 1, config.tile_n + 8, config.tile_k * (config.stages + 1) + 8
-        a, b_nk = reference.integer_inputs(m, n, k, DTYPES[dtype])
-        problem = GemmProblem(m=m, n=n, k=k, dtype=dtype, lda=k, ldb=k, ldc=n)
+        m, n, k = config.tile_m + 1, config.tile_n + 8, config.tile_k * (config.loaded_ahead + 2) * config.split_k + 8
+        a, b_nk = reference.integer_inputs(m, n, k, DTYPES[dtype], largest=2)
         out = torch.empty(m, n, dtype=DTYPES[dtype], device="cuda")
+        operands = [
+            reference.laid_out(x, layout == "k", 0, "cuda") for x, layout in zip((a, b_nk), layouts, strict=True)
+        ]
+        problem = problem_of(*operands, out, *layouts)
         compiled = compile_gemm(gemm_config.spec_for(problem, config, target.device_arch(out.device.index)))
-        a_device, b_device = a.cuda(), b_nk.cuda()
         with unittest.mock.patch.dict(os.environ, {"GFX950_CHECK": "2", "GFX950_SCHEDULE": schedule}):
-            compiled(a_device, b_device, out, torch.cuda.current_stream().cuda_stream)
+            compiled(*operands, out, torch.cuda.current_stream().cuda_stream)
             torch.cuda.synchronize()
         self.assertTrue(torch.equal(out.cpu(), reference.rounded(a, b_nk)))
 

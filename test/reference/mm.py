@@ -21,42 +21,49 @@ import torch
 
 LAMBDA = 8.0
 _FP32_UNIT = 2.0**-24
-_OUTPUT_UNIT = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
-_HALF_SUBNORMAL = {torch.bfloat16: 2.0**-134, torch.float16: 2.0**-25}
+_OUTPUT_UNIT = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11, torch.float32: 2.0**-24}
+_HALF_SUBNORMAL = {torch.bfloat16: 2.0**-134, torch.float16: 2.0**-25, torch.float32: 2.0**-150}
 
 
 def product(a: torch.Tensor, b_nk: torch.Tensor) -> torch.Tensor:
-    """A @ B^T in float64 on the CPU."""
-    return a.detach().cpu().double() @ b_nk.detach().cpu().double().T
+    """A @ B^T in float64 on the CPU; batches before M, N and K broadcast."""
+    return a.detach().cpu().double() @ b_nk.detach().cpu().double().mT
 
 
-def product_and_bound(a: torch.Tensor, b_nk: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The float64 product, and how far from it each element of a correct result may be."""
-    exact = product(a, b_nk)
-    k = a.shape[1]
-    magnitude = a.detach().cpu().double().abs() @ b_nk.detach().cpu().double().abs().T
+def product_and_accumulation_error(a: torch.Tensor, b_nk: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The float64 product, and how far from it an fp32 accumulator may be."""
+    k = a.shape[-1]
+    magnitude = a.detach().cpu().double().abs() @ b_nk.detach().cpu().double().abs().mT
     # Never more than the worst case, which is the smaller of the two for short sums.
-    accumulated = min(LAMBDA * k**0.5, float(k)) * _FP32_UNIT * magnitude
-    bound = accumulated + _OUTPUT_UNIT[a.dtype] * (exact.abs() + accumulated) + _HALF_SUBNORMAL[a.dtype]
+    return product(a, b_nk), min(LAMBDA * k**0.5, float(k)) * _FP32_UNIT * magnitude
+
+
+def product_and_bound(
+    a: torch.Tensor, b_nk: torch.Tensor, out_dtype: torch.dtype | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The float64 product, and how far from it each element of a correct result of ``out_dtype`` may be."""
+    out_dtype = out_dtype or a.dtype
+    exact, accumulated = product_and_accumulation_error(a, b_nk)
+    bound = accumulated + _OUTPUT_UNIT[out_dtype] * (exact.abs() + accumulated) + _HALF_SUBNORMAL[out_dtype]
     return exact, bound
 
 
 def excess(result: torch.Tensor, a: torch.Tensor, b_nk: torch.Tensor) -> float:
     """The largest error in units of its bound: at most 1 for a correct result, inf if an element is NaN."""
-    exact, bound = product_and_bound(a, b_nk)
+    exact, bound = product_and_bound(a, b_nk, result.dtype)
     ratio = (result.detach().cpu().double() - exact).abs() / bound
     return float(torch.nan_to_num(ratio, nan=float("inf")).max())
 
 
-def rounded(a: torch.Tensor, b_nk: torch.Tensor) -> torch.Tensor:
-    """The float64 product rounded once to the operands' type: what integer inputs must give exactly.
+def rounded(a: torch.Tensor, b_nk: torch.Tensor, out_dtype: torch.dtype | None = None) -> torch.Tensor:
+    """The float64 product rounded once to C's type: what integer inputs must give exactly.
 
     Through float32, which holds these integers exactly, so nothing is rounded twice.
     """
     exact = product(a, b_nk)
     if exact.abs().max() >= 2**24 or not torch.equal(exact, exact.round()):
         raise ValueError("rounded() is for integer products below 2^24")
-    return exact.float().to(a.dtype)
+    return exact.float().to(out_dtype or a.dtype)
 
 
 def strided(values: torch.Tensor, stride: int, device: str = "cpu", poison: float = float("nan")) -> torch.Tensor:
@@ -67,6 +74,15 @@ def strided(values: torch.Tensor, stride: int, device: str = "cpu", poison: floa
     backing = torch.full((rows, stride), poison, dtype=values.dtype)
     backing[:, :cols] = values
     return backing.to(device)[:, :cols]
+
+
+def laid_out(values: torch.Tensor, rows: bool, pad: int, device: str) -> torch.Tensor:
+    """The same matrix with its rows, or else its columns, contiguous, on ``device``. Runs are a multiple of 8 elements
+    apart and ``pad`` more; NaN between and behind them, which nobody may use."""
+    stored = values if rows else values.T
+    apart = -stored.shape[1] % 8 + stored.shape[1] + pad
+    on_device = strided(stored, apart, device)
+    return on_device if rows else on_device.T
 
 
 def integer_inputs(

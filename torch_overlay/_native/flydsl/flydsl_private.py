@@ -8,6 +8,8 @@
   ROCm tool, not the architecture being compiled for.
 - ``flydsl.expr.rocdl.s_barrier`` and ``readfirstlane``: ``fx.barrier()`` also drains vmcnt, which would stop the
   loads that a pipeline keeps in flight; wave-uniform values have no other spelling.
+- ``flydsl._mlir`` and ``fx.rocdl.permlane16_swap``: no public name exchanges rows of 16 lanes between registers.
+- ``fx.rocdl.sched_barrier``: ends a region of the scheduling hints that ``fx.rocdl.sched_mfma`` and the like give.
 - ``JitFunction._mem_cache``: the artifact of a compile-only run, from which tests read the code object.
 """
 
@@ -114,6 +116,26 @@ def s_barrier() -> None:
     import flydsl.expr as fx
 
     fx.rocdl.s_barrier()
+
+
+def end_of_schedule() -> None:
+    """The compiler moves nothing across: scheduling hints before it speak of what is before it."""
+    import flydsl.expr as fx
+
+    fx.rocdl.sched_barrier("none")
+
+
+def swap_odd_and_even_rows(first: Any, second: Any) -> tuple[Any, Any]:
+    """Two fp32 values of a lane with rows of 16 lanes exchanged: the first's odd rows with the second's even ones."""
+    import flydsl.expr as fx
+    from flydsl._mlir import ir
+    from flydsl._mlir.dialects import llvm
+
+    operands = [value.bitcast(fx.Int32).ir_value() for value in (first, second)]
+    both = ir.Type.parse("!llvm.struct<(i32, i32)>")
+    swapped = fx.rocdl.permlane16_swap(both, *operands, False, False)
+    first_row, second_row = (llvm.extractvalue(fx.Int32.ir_type, swapped, [half]) for half in range(2))
+    return fx.Int32(first_row).bitcast(fx.Float32), fx.Int32(second_row).bitcast(fx.Float32)
 
 
 def wave_uniform(value: Any) -> Any:

@@ -33,6 +33,7 @@ LDS_BANK_BYTES = 4
 LDS_BYTES_PER_CLOCK = 128  # per CU
 L2_BYTES_PER_CLOCK = 64  # per CU; a guess that fitted published GEMM times, see the emulator's timing model
 HBM_LATENCY_CLOCKS = 1200  # a guess likewise
+LAUNCH_CLOCKS = 16_800  # 7 µs, fitted likewise: what a kernel that runs behind another adds
 CLOCK_HZ = 2.4e9
 HBM_BYTES_PER_SECOND = 8.0e12
 VMCNT_MAX = 63  # six bits in s_waitcnt

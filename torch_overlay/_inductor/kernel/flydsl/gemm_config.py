@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from torch._native.flydsl import target
 
@@ -49,9 +50,14 @@ ADDRESS_LIMIT = 2**47
 class GemmConfig:
     """How a workgroup computes a tile of C.
 
-    A workgroup of ``waves_m * waves_n`` waves owns ``tile_m x tile_n`` of C and walks K in steps of ``tile_k`` through
-    ``stages`` LDS buffers. With ``group_m`` > 0 workgroups are ordered so that each XCD gets neighbouring tiles, in
-    bands of ``group_m`` tiles along M.
+    A workgroup of ``waves_m * waves_n * waves_k`` waves owns ``tile_m x tile_n`` of C and walks K in steps of
+    ``tile_k`` through ``stages`` LDS buffers. The ``waves_k`` waves of a part of C share its products along K and add
+    up at the end. With ``split_k`` > 1 as many workgroups share a tile of C: each walks a part of K, and a second
+    kernel adds the parts in order. With ``group_m`` > 0 workgroups are ordered so that each XCD gets neighbouring
+    tiles, in bands of ``group_m`` tiles along M.
+
+    ``interleave`` reads the fragments of the next products, also those of the next K tile, while the matrix cores
+    work on the present ones: for tiles that compute more than they wait, at twice the registers for fragments.
     """
 
     tile_m: int
@@ -61,15 +67,21 @@ class GemmConfig:
     waves_m: int
     waves_n: int
     group_m: int = 0
+    waves_k: int = 1
+    split_k: int = 1
+    interleave: bool = False
 
     @property
     def name(self) -> str:
+        waves = f"w{self.waves_m}x{self.waves_n}" + (f"x{self.waves_k}" if self.waves_k > 1 else "")
         group = f"_g{self.group_m}" if self.group_m else ""
-        return f"{self.tile_m}x{self.tile_n}x{self.tile_k}_s{self.stages}_w{self.waves_m}x{self.waves_n}{group}"
+        split = f"_k{self.split_k}" if self.split_k > 1 else ""
+        interleave = "_i" if self.interleave else ""
+        return f"{self.tile_m}x{self.tile_n}x{self.tile_k}_s{self.stages}_{waves}{group}{split}{interleave}"
 
     @property
     def waves(self) -> int:
-        return self.waves_m * self.waves_n
+        return self.waves_m * self.waves_n * self.waves_k
 
     @property
     def threads(self) -> int:
@@ -81,7 +93,19 @@ class GemmConfig:
 
     @property
     def lds_bytes(self) -> int:
-        return self.stages * self.stage_bytes
+        """The stages, which the accumulators of ``waves_k`` waves take over at the end."""
+        sums = self.waves_k * self.tile_m * self.tile_n * 4 if self.waves_k > 1 else 0
+        return max(self.stages * self.stage_bytes, sums)
+
+    @property
+    def loaded_ahead(self) -> int:
+        """K tiles that are loading when the first product begins."""
+        return self.stages if self.interleave else self.stages - 1
+
+    @property
+    def steps(self) -> int:
+        """MFMA steps along K that each wave takes of one K tile."""
+        return self.tile_k // MFMA_K // self.waves_k
 
     @property
     def loads_per_stage(self) -> int:
@@ -202,25 +226,7 @@ def unavailable_reason() -> str | None:
 
 def unsupported_reason(problem: GemmProblem) -> str | None:
     """Why no configuration computes this problem; None if some may. Python integers throughout: no overflow."""
-    return (
-        _kind_unsupported_reason(problem)
-        or _size_unsupported_reason(problem)
-        or _span_unsupported_reason(problem)
-        or _not_built_reason(problem)
-    )
-
-
-def _not_built_reason(p: GemmProblem) -> str | None:
-    """What the interface can say and the kernel cannot do."""
-    if (p.a_layout, p.b_layout) != ("k", "k"):
-        return f"layouts {p.a_layout}, {p.b_layout}: only row-major A and column-major mat2 are built"
-    if p.batch != 1:
-        return f"batch={p.batch}: only single products are built"
-    if p.stored_dtype != p.dtype:
-        return f"out_dtype {p.stored_dtype} is not the operands' {p.dtype}"
-    if not p.epilogue.is_identity:
-        return "an epilogue: only the plain product is built"
-    return None
+    return _kind_unsupported_reason(problem) or _size_unsupported_reason(problem) or _span_unsupported_reason(problem)
 
 
 def _kind_unsupported_reason(p: GemmProblem) -> str | None:
@@ -288,7 +294,7 @@ def _span_unsupported_reason(p: GemmProblem) -> str | None:
 def invalid_reason(config: GemmConfig) -> str | None:
     """Why a configuration cannot be built for any problem; None if it can. Each clause says its hardware reason."""
     c = config
-    for field in ("tile_m", "tile_n", "tile_k", "stages", "waves_m", "waves_n"):
+    for field in ("tile_m", "tile_n", "tile_k", "stages", "waves_m", "waves_n", "waves_k", "split_k"):
         if getattr(c, field) < 1:
             return f"{field}={getattr(c, field)} is not positive"
     if c.group_m < 0:
@@ -301,13 +307,14 @@ def invalid_reason(config: GemmConfig) -> str | None:
         return (
             f"tile_m={c.tile_m} is not a multiple of waves_m*{MFMA_MN}={c.waves_m * MFMA_MN} (MFMA {MFMA_MN}x{MFMA_MN})"
         )
-    if c.tile_n % (c.waves_n * 2 * MFMA_MN):
+    if c.tile_n % (c.waves_n * MFMA_MN):
         return (
-            f"tile_n={c.tile_n} is not a multiple of waves_n*{2 * MFMA_MN}={c.waves_n * 2 * MFMA_MN}: "
-            f"two MFMA tiles side by side give a lane its {CHUNK_BYTES}-byte store"
+            f"tile_n={c.tile_n} is not a multiple of waves_n*{MFMA_MN}={c.waves_n * MFMA_MN} (MFMA {MFMA_MN}x{MFMA_MN})"
         )
-    if c.tile_k not in (64, 128, 256):
-        return f"tile_k={c.tile_k} is not 64, 128 or 256, for which the LDS swizzle is free of bank conflicts"
+    if c.tile_k not in (64, 128, 256, 512):
+        return f"tile_k={c.tile_k} is not 64, 128, 256 or 512, for which the LDS swizzle is free of bank conflicts"
+    if c.tile_k % (c.waves_k * MFMA_K):
+        return f"tile_k={c.tile_k} is not a multiple of waves_k*{MFMA_K}={c.waves_k * MFMA_K} (MFMA depth {MFMA_K})"
     for name, rows in (("A", c.tile_m), ("B", c.tile_n)):
         tile_bytes = rows * c.tile_k * ITEM_BYTES
         if tile_bytes % (DMA_BYTES * c.waves):
@@ -316,11 +323,14 @@ def invalid_reason(config: GemmConfig) -> str | None:
                 f"{c.waves} waves x {DMA_BYTES}: "
                 "every wave must issue as many LDS DMA loads as the others, for s_waitcnt counts them"
             )
+    for field in ("tile_m", "tile_n"):
+        if getattr(c, field).bit_count() != 1:
+            return f"{field}={getattr(c, field)} is not a power of two, which the LDS swizzle permutes"
     if c.lds_bytes > target.LDS_BYTES:
         return f"{c.stages} stages x {c.stage_bytes} = {c.lds_bytes} bytes of LDS, over {target.LDS_BYTES}"
-    outstanding = (c.stages - 1) * c.loads_per_stage
+    outstanding = c.loaded_ahead * c.loads_per_stage
     if outstanding > target.VMCNT_MAX:
-        arithmetic = f"(stages-1)*{c.loads_per_stage} = {outstanding}"
+        arithmetic = f"{c.loaded_ahead}*{c.loads_per_stage} = {outstanding}"
         return f"{arithmetic} outstanding loads a wave, over {target.VMCNT_MAX} that vmcnt counts"
     registers, budget = _vgprs(c), target.VGPRS_PER_LANE // math.ceil(c.waves / target.SIMDS_PER_CU)
     if registers > budget:
@@ -332,7 +342,9 @@ def invalid_reason(config: GemmConfig) -> str | None:
 def _vgprs(c: GemmConfig) -> int:
     """Registers a lane needs: accumulators, A and B fragments of one MFMA step, addresses and temporaries."""
     tiles_m, tiles_n = c.tile_m // c.waves_m // MFMA_MN, c.tile_n // c.waves_n // MFMA_MN
-    return 4 * tiles_m * tiles_n + 4 * (tiles_m + tiles_n) + c.loads_per_stage + 2 * c.tile_k // MFMA_K + 24
+    # Left to itself the compiler reads the fragments of one step while it multiplies the last one's, too.
+    steps_held = min(2, c.steps) if tiles_m * tiles_n > 1 else 1
+    return 4 * tiles_m * tiles_n + 4 * (tiles_m + tiles_n) * steps_held + c.loads_per_stage + 2 * c.steps + 16
 
 
 def config_unsupported_reason(problem: GemmProblem, config: GemmConfig) -> str | None:
@@ -342,9 +354,15 @@ def config_unsupported_reason(problem: GemmProblem, config: GemmConfig) -> str |
     if reason is not None:
         return reason
     k_tiles = math.ceil(p.k / c.tile_k)
-    if k_tiles < c.stages - 1:
+    least = k_tiles // c.split_k  # of the workgroups that share K; some get one more
+    if least < c.loaded_ahead:
         arithmetic = f"ceil(K={p.k} / {c.tile_k}) = {k_tiles} K tiles"
-        return f"{arithmetic}, fewer than the {c.stages - 1} that the pipeline loads ahead"
+        arithmetic += f" in {c.split_k} parts are {least}" if c.split_k > 1 else ""
+        return f"{arithmetic}, fewer than the {c.loaded_ahead} that the pipeline loads ahead"
+    if k_tiles * c.split_k >= INT32_LIMIT:
+        return f"split_k={c.split_k}: {k_tiles} K tiles times that are not below 2^31"
+    if c.split_k > 1 and p.m * p.n * 4 >= TILE_SPAN_LIMIT:
+        return f"split_k={c.split_k}: partial sums of {p.m}x{p.n} fp32 values span 2^31 bytes or more"
     a, b, out = p.operands
     tile_rows = (c.tile_m if p.a_layout == "k" else c.tile_k, c.tile_n if p.b_layout == "k" else c.tile_k, c.tile_m)
     for (name, _, cols, stride, _, item_bytes), rows in zip((a, b, out), tile_rows, strict=True):
@@ -359,25 +377,29 @@ def config_unsupported_reason(problem: GemmProblem, config: GemmConfig) -> str |
 
 # ---- how to search ---------------------------------------------------------------------------------------------------
 
+_SMALL: dict[str, Any] = {"waves_m": 1, "waves_n": 1, "waves_k": 4}
 # Chosen by reasoning about LDS, registers and bandwidth; ranked by the emulator's timing model only (modelled, not
 # measured).
 DEFAULT_CONFIGS: tuple[GemmConfig, ...] = (
-    # few rows: many workgroups along N, deep pipeline, bandwidth
-    GemmConfig(tile_m=16, tile_n=32, tile_k=256, stages=3, waves_m=1, waves_n=1),
-    GemmConfig(tile_m=16, tile_n=64, tile_k=128, stages=4, waves_m=1, waves_n=2),
-    GemmConfig(tile_m=16, tile_n=128, tile_k=128, stages=3, waves_m=1, waves_n=4),
-    GemmConfig(tile_m=32, tile_n=64, tile_k=128, stages=4, waves_m=2, waves_n=2),
+    # few rows: as many workgroups along N as there are compute units, bandwidth
+    GemmConfig(tile_m=16, tile_n=16, tile_k=512, stages=4, group_m=1, **_SMALL),
+    GemmConfig(tile_m=16, tile_n=32, tile_k=256, stages=4, group_m=1, **_SMALL),
+    GemmConfig(tile_m=16, tile_n=64, tile_k=256, stages=2, group_m=1, **_SMALL),
+    GemmConfig(tile_m=16, tile_n=64, tile_k=128, stages=4, group_m=1, split_k=4, **_SMALL),
+    GemmConfig(tile_m=32, tile_n=16, tile_k=256, stages=4, group_m=1, **_SMALL),
+    GemmConfig(tile_m=32, tile_n=64, tile_k=256, stages=3, group_m=1, **_SMALL),
+    GemmConfig(tile_m=64, tile_n=16, tile_k=256, stages=3, group_m=1, **_SMALL),
+    GemmConfig(tile_m=64, tile_n=32, tile_k=256, stages=3, waves_m=2, waves_n=1, waves_k=2, group_m=4),
     # middle: enough workgroups to fill 256 compute units
     GemmConfig(tile_m=64, tile_n=64, tile_k=64, stages=2, waves_m=2, waves_n=2),  # two stages: valid for every K
-    GemmConfig(tile_m=64, tile_n=64, tile_k=128, stages=4, waves_m=4, waves_n=2),
-    GemmConfig(tile_m=64, tile_n=128, tile_k=64, stages=3, waves_m=2, waves_n=4),
-    GemmConfig(tile_m=128, tile_n=128, tile_k=64, stages=2, waves_m=4, waves_n=4),
-    GemmConfig(tile_m=128, tile_n=128, tile_k=128, stages=2, waves_m=4, waves_n=4),
-    GemmConfig(tile_m=128, tile_n=128, tile_k=64, stages=3, waves_m=2, waves_n=4, group_m=4),
+    GemmConfig(tile_m=64, tile_n=64, tile_k=128, stages=4, waves_m=2, waves_n=2, group_m=4),
+    GemmConfig(tile_m=64, tile_n=64, tile_k=128, stages=4, waves_m=2, waves_n=2, group_m=4, split_k=4),
+    GemmConfig(tile_m=128, tile_n=64, tile_k=64, stages=4, waves_m=2, waves_n=2, group_m=4, interleave=True),
+    GemmConfig(tile_m=128, tile_n=128, tile_k=64, stages=2, waves_m=2, waves_n=2, group_m=4, interleave=True),
+    GemmConfig(tile_m=128, tile_n=128, tile_k=64, stages=4, waves_m=2, waves_n=4, group_m=4, interleave=True),
     # large: operand reuse
-    GemmConfig(tile_m=256, tile_n=128, tile_k=64, stages=2, waves_m=4, waves_n=2, group_m=4),
-    GemmConfig(tile_m=256, tile_n=256, tile_k=64, stages=2, waves_m=2, waves_n=4),
-    GemmConfig(tile_m=256, tile_n=256, tile_k=64, stages=2, waves_m=2, waves_n=4, group_m=4),
+    GemmConfig(tile_m=256, tile_n=128, tile_k=64, stages=3, waves_m=4, waves_n=2, group_m=4, interleave=True),
+    GemmConfig(tile_m=256, tile_n=256, tile_k=64, stages=2, waves_m=2, waves_n=4, group_m=4, interleave=True),
 )
 
 EXHAUSTIVE_LIMIT = 64  # compiles a shape
@@ -385,24 +407,25 @@ EXHAUSTIVE_LIMIT = 64  # compiles a shape
 
 @functools.cache
 def _exhaustive_space() -> tuple[GemmConfig, ...]:
+    tiles = itertools.product((16, 32, 64, 128, 256), (16, 32, 64, 128, 256), (64, 128, 256, 512), (2, 3, 4))
+    waves = ((1, 1, 4), (2, 1, 2), (1, 2, 2), (1, 4, 1), (2, 2, 1), (2, 4, 1), (4, 2, 1))
     space = []
-    for tile_m in (16, 32, 64, 128, 256):
-        for tile_n in (64, 128, 256):
-            for tile_k in (64, 128, 256):
-                for stages in (2, 3, 4):
-                    for waves_m, waves_n in ((1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (2, 4), (4, 2)):
-                        for group_m in (0, 4):
-                            config = GemmConfig(
-                                tile_m=tile_m,
-                                tile_n=tile_n,
-                                tile_k=tile_k,
-                                stages=stages,
-                                waves_m=waves_m,
-                                waves_n=waves_n,
-                                group_m=group_m,
-                            )
-                            if invalid_reason(config) is None:
-                                space.append(config)
+    for (tile_m, tile_n, tile_k, stages), (waves_m, waves_n, waves_k) in itertools.product(tiles, waves):
+        for interleave, split_k in ((False, 1), (True, 1), (False, 4)):
+            config = GemmConfig(
+                tile_m=tile_m,
+                tile_n=tile_n,
+                tile_k=tile_k,
+                stages=stages,
+                waves_m=waves_m,
+                waves_n=waves_n,
+                group_m=4,
+                waves_k=waves_k,
+                split_k=split_k,
+                interleave=interleave,
+            )
+            if invalid_reason(config) is None:
+                space.append(config)
     return tuple(space)
 
 
@@ -415,28 +438,32 @@ def _resident_workgroups(c: GemmConfig) -> int:
 def estimated_clocks(problem: GemmProblem, config: GemmConfig) -> float:
     """A bound from throughputs: MFMA, LDS and L2 clocks of the busiest compute unit's workgroups, and HBM below all.
 
-    The waves of a SIMD overlap their use of different units, a single wave does not overlap with itself; each round of
-    resident workgroups begins with the latency of its first loads. Good for ordering candidates, not for predicting a
-    time: configurations within 10% of each other are ties.
+    The waves of a SIMD overlap their use of different units, and so does a wave whose schedule interleaves them; else a
+    single wave does not. A K tile takes at least its share of the latency that loads ahead hide. Good for ordering
+    candidates, not for predicting a time: configurations within 10% of each other are ties.
     """
     p, c = problem, config
-    k_tiles = math.ceil(p.k / c.tile_k)
-    workgroups = math.ceil(p.m / c.tile_m) * math.ceil(p.n / c.tile_n)
+    k_tiles = math.ceil(p.k / c.tile_k / c.split_k)
+    workgroups = math.ceil(p.m / c.tile_m) * math.ceil(p.n / c.tile_n) * p.batch * c.split_k
     mfmas = c.tile_m * c.tile_n * c.tile_k // (MFMA_MN * MFMA_MN * MFMA_K)
     wave_rows = c.tile_m // c.waves_m + c.tile_n // c.waves_n
+    # Masked rows cost no traffic.
+    loaded = (min(c.tile_m, p.m) + min(c.tile_n, p.n)) * c.tile_k * ITEM_BYTES
     units = (
         mfmas * MFMA_CLOCKS / min(c.waves, target.SIMDS_PER_CU),
-        (c.waves * wave_rows * c.tile_k * ITEM_BYTES + c.stage_bytes) / target.LDS_BYTES_PER_CLOCK,
-        c.stage_bytes / target.L2_BYTES_PER_CLOCK,
+        (c.waves_m * c.waves_n * wave_rows * c.tile_k * ITEM_BYTES + c.stage_bytes) / target.LDS_BYTES_PER_CLOCK,
+        loaded / target.L2_BYTES_PER_CLOCK,
     )
     per_unit = math.ceil(workgroups / target.COMPUTE_UNITS)  # workgroups of the busiest compute unit
     resident = min(_resident_workgroups(c), per_unit)
-    waves_per_simd = max(1.0, resident * c.waves / target.SIMDS_PER_CU)
-    per_k_tile = max(units) + (sum(units) - max(units)) / waves_per_simd
+    overlapping = max(1.0, resident * c.waves / target.SIMDS_PER_CU) * (3 if c.interleave else 1)
+    per_k_tile = max(units) + (sum(units) - max(units)) / overlapping
+    per_k_tile = max(per_k_tile, target.HBM_LATENCY_CLOCKS / ((c.loaded_ahead + 1) * resident))
     rounds = math.ceil(per_unit / resident)
-    operand_bytes = (p.m * p.k + p.n * p.k + p.m * p.n) * ITEM_BYTES
+    operand_bytes = (p.m * p.k + p.n * p.k + p.m * p.n) * p.batch * ITEM_BYTES
     hbm_clocks = operand_bytes / target.HBM_BYTES_PER_SECOND * target.CLOCK_HZ
-    return max(per_unit * k_tiles * per_k_tile + rounds * target.HBM_LATENCY_CLOCKS, hbm_clocks)
+    clocks = max(per_unit * k_tiles * per_k_tile + rounds * target.HBM_LATENCY_CLOCKS, hbm_clocks)
+    return clocks + (target.LAUNCH_CLOCKS if c.split_k > 1 else 0)
 
 
 def _preference(problem: GemmProblem, config: GemmConfig) -> tuple[float, int, int]:
@@ -445,11 +472,12 @@ def _preference(problem: GemmProblem, config: GemmConfig) -> tuple[float, int, i
     return estimated_clocks(problem, config), -config.stages, -config.group_m if full else config.group_m
 
 
-def _oversized(problem: GemmProblem, config: GemmConfig) -> bool:
-    """More than half of the tile's rows or columns would be padding, and a smaller tile is in the list."""
+def _wasteful(problem: GemmProblem, config: GemmConfig) -> bool:
+    """More than half of the tile's rows or columns would be padding, or K is split though the device is full anyway."""
     too_tall = config.tile_m > MFMA_MN and config.tile_m >= 2 * max(problem.m, 1)
     too_wide = config.tile_n > 64 and config.tile_n >= 2 * problem.n
-    return too_tall or too_wide
+    tiles = math.ceil(problem.m / config.tile_m) * math.ceil(problem.n / config.tile_n) * problem.batch
+    return too_tall or too_wide or (config.split_k > 1 and tiles >= target.COMPUTE_UNITS)
 
 
 def configs(problem: GemmProblem, exhaustive: bool = False) -> list[GemmConfig]:
@@ -458,9 +486,11 @@ def configs(problem: GemmProblem, exhaustive: bool = False) -> list[GemmConfig]:
         return []
     space = _exhaustive_space() if exhaustive else DEFAULT_CONFIGS
     valid = [c for c in space if config_unsupported_reason(problem, c) is None]
-    valid = [c for c in valid if not _oversized(problem, c)] or valid
+    valid = [c for c in valid if not _wasteful(problem, c)] or valid
     valid.sort(key=lambda c: _preference(problem, c))
-    return valid[:EXHAUSTIVE_LIMIT] if exhaustive else valid
+    # The estimate is no better than its worst case here; what it puts far behind is not worth a compile.
+    least = estimated_clocks(problem, valid[0]) if valid else 0.0
+    return [c for c in valid if estimated_clocks(problem, c) <= 3 * least][:EXHAUSTIVE_LIMIT]
 
 
 def default_config(problem: GemmProblem) -> GemmConfig | None:

@@ -1,0 +1,483 @@
+"""The GEMM kernel: how a workgroup computes its tile of C. gemm has the contract and the entry.
+
+LDS DMA brings K tiles of A and B into ``stages`` buffers; each wave reads its fragments, transposed where K is not
+contiguous, and keeps its accumulators in registers. One barrier per K tile, in one of two schedules:
+
+- plain: behind the barrier the first step's fragments are read, the loads of a later K tile start, then come products
+  and reads of the further steps. Waves of other workgroups or SIMD neighbours fill the wait for the first fragments.
+- interleaved: the barrier stands before the last step of a K tile, whose fragments have been read. Its products run
+  beside the reads of the next K tile's first step and the loads into the stage that has just become free. No product
+  waits for LDS, and one K tile of time hides the latency of the loads even with two stages.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from types import SimpleNamespace
+from typing import Any
+
+from torch._native.flydsl import target
+from torch._native.flydsl.flydsl_private import end_of_schedule, wave_uniform
+
+import flydsl.compiler as flyc
+import flydsl.expr as fx
+
+from .epilogue import ELEMENTS, Input, Output, Program, pieces
+from .epilogue_expr import IDENTITY, Epilogue, EpilogueInput
+from .gemm_config import ITEM_BYTES, MFMA_K, MFMA_MN, GemmConfig, GemmSpec
+from .pipeline import Matrix, operand_parts, sum_over_waves, wait_for_stage
+from .split_k import reduce_parts
+from .workgroup_order import tile_of
+
+
+class _Accumulators:
+    """A wave's part of C in registers: ``tiles_m x tiles_n`` MFMA tiles, each four fp32 values a lane."""
+
+    def __init__(self, tiles_m: int, tiles_n: int, element: Any) -> None:
+        self.tiles_m, self.tiles_n = tiles_m, tiles_n
+        self._element = element
+        self._atom = fx.make_mma_atom(fx.rocdl.MFMA(MFMA_MN, MFMA_MN, MFMA_K, element))
+
+    def zeros(self) -> list[Any]:
+        return [fx.Vector.filled(4, 0.0, fx.Float32) for _ in range(self.tiles_m * self.tiles_n)]
+
+    def multiply(self, values: list[Any], a: list[Any], b: list[Any]) -> list[Any]:
+        """One MFMA step of every tile. B is the instruction's first operand, so a lane holds 4 columns of a row."""
+        return [
+            self._mfma(values[i * self.tiles_n + j], b[j], a[i])
+            for i in range(self.tiles_m)
+            for j in range(self.tiles_n)
+        ]
+
+    def _mfma(self, value: Any, first: Any, second: Any) -> Any:
+        registers = []
+        for vector, element in ((first, self._element), (second, self._element), (value, fx.Float32)):
+            register = fx.make_rmem_tensor(vector.numel, element)
+            register.store(vector)
+            registers.append(register)
+        first_register, second_register, accumulator = registers
+        fx.mma_atom_call(self._atom, accumulator, first_register, second_register, accumulator)
+        return accumulator.load()
+
+    def rows(self, values: list[Any]) -> list[list[Any]]:
+        return [values[i * self.tiles_n : (i + 1) * self.tiles_n] for i in range(self.tiles_m)]
+
+
+def _issue(work: SimpleNamespace, k_tile: Any, stage_offset: Any) -> None:
+    for operand in work.loads:
+        operand.issue(k_tile, stage_offset, range(operand.count))
+
+
+def _fragments(work: SimpleNamespace, step: int, stage_offset: Any) -> list[Any]:
+    """A's and B's fragments of one MFMA step, A's first, read in the order in which the products need them."""
+    a, b = work.a, work.b
+    first = a.load(step, stage_offset, range(1))
+    columns = b.load(step, stage_offset, range(b.tiles))
+    return [*first, *a.load(step, stage_offset, range(1, a.tiles)), *columns]
+
+
+def _multiply(work: SimpleNamespace, values: list[Any], fragments: list[Any]) -> list[Any]:
+    return work.accumulators.multiply(values, fragments[: work.a.tiles], fragments[work.a.tiles :])
+
+
+def _reads(work: SimpleNamespace) -> int:
+    """LDS reads of one MFMA step."""
+    return work.a.tiles * work.a.reads_per_tile + work.b.tiles * work.b.reads_per_tile
+
+
+def _between_products(mfmas: int, reads: int, loads: int) -> None:
+    """Hints for what was emitted since the last ``end_of_schedule``: LDS reads, then DMA loads, one at a time between
+    MFMAs, so that neither the matrix cores nor LDS wait for the other. Left-over MFMAs come last: they hide the reads'
+    latency. Reads come before loads as in the program: the compiler takes both to touch the same memory.
+    """
+    every = max(1, mfmas // (reads + loads + 1))
+    left = mfmas
+    for hint, count in ((fx.rocdl.sched_dsrd, reads), (fx.rocdl.sched_vmem, loads)):
+        for _ in range(count):
+            now = min(every, left)
+            if now:
+                fx.rocdl.sched_mfma(now)
+            hint(1)
+            left -= now
+    if left:
+        fx.rocdl.sched_mfma(left)
+
+
+def _compute(work: SimpleNamespace, values: list[Any], first: list[Any], stage_offset: Any, loads: int) -> list[Any]:
+    """One K tile, whose first step's fragments are being read and whose ``loads`` LDS DMA loads have been issued.
+
+    Where a wave has more products than LDS reads, the hints at the end order the tile's instructions: reads of the
+    first step, then the loads behind the first MFMA, then one LDS read of the following steps at a time between MFMAs,
+    so that the MFMA pipe seldom waits for LDS. Small tiles read everything first, as the compiler does by itself.
+    """
+    current = first
+    for step in range(work.steps):
+        following = _fragments(work, step + 1, stage_offset) if step + 1 < work.steps else current
+        values = _multiply(work, values, current)
+        current = following
+    reads, mfmas = _reads(work), work.a.tiles * work.b.tiles
+    between = mfmas // (reads + 1)
+    if between > 0:
+        fx.rocdl.sched_dsrd(reads)
+        if loads:
+            fx.rocdl.sched_mfma(1)
+            fx.rocdl.sched_vmem(loads)
+        for _ in range(reads * (work.steps - 1)):
+            fx.rocdl.sched_mfma(between)
+            fx.rocdl.sched_dsrd(1)
+        fx.rocdl.sched_mfma(mfmas * work.steps - between * reads * (work.steps - 1) - (1 if loads else 0))
+    return values
+
+
+def _steps_before_the_last(
+    work: SimpleNamespace, values: list[Any], current: list[Any], stage_offset: Any
+) -> tuple[list[Any], list[Any]]:
+    """Interleaved: all MFMA steps of a K tile but the last, each beside the reads of the next one's fragments."""
+    mfmas = work.a.tiles * work.b.tiles
+    for step in range(work.steps - 1):
+        following = _fragments(work, step + 1, stage_offset)
+        values = _multiply(work, values, current)
+        _between_products(mfmas, _reads(work), 0)
+        end_of_schedule()
+        current = following
+    return values, current
+
+
+def _tiles(size: Any, tile: int) -> Any:
+    """How many tiles cover ``size``; ``tile`` is a power of two and size + tile - 1 stays below 2^31."""
+    return (size + (tile - 1)) >> (tile.bit_length() - 1)
+
+
+def _spec_of(key: tuple[Any, ...]) -> GemmSpec:
+    """Back from ``GemmSpec.key``: the kernel's only compile-time argument, so FlyDSL's own keys hold all of it."""
+    _, arch, dtype, out_dtype, a_layout, b_layout, masked, (inputs, steps), *fields = key
+    names = [field.name for field in dataclasses.fields(GemmConfig)]
+    return GemmSpec(
+        dtype=dtype,
+        config=GemmConfig(**dict(zip(names, fields, strict=True))),
+        arch=arch,
+        k_tail=masked,
+        out_dtype=out_dtype,
+        a_layout=a_layout,
+        b_layout=b_layout,
+        epilogue=Epilogue(inputs=tuple(EpilogueInput(dtype=dtype, kind=kind) for dtype, kind in inputs), steps=steps),
+    )
+
+
+def _next_stage(offset: Any, config: GemmConfig) -> Any:
+    """Offset in elements of the stage after the one at ``offset``."""
+    stage_items = config.stage_bytes // ITEM_BYTES
+    following = offset + stage_items
+    return (following == config.stages * stage_items).select(fx.Int32(0), following)
+
+
+def _work(spec: GemmSpec, a: Any, b: Any, m: Any, n: Any, k: Any, lda: Any, ldb: Any) -> SimpleNamespace:
+    """What a workgroup has to do: its tile, its part of K, and the parts of the pipeline for both operands."""
+    config = spec.config
+    element = ELEMENTS[spec.dtype]
+    lane = fx.thread_idx.x & (target.WAVE_SIZE - 1)
+    wave = wave_uniform(fx.thread_idx.x >> 6)
+    waves_mn = config.waves_m * config.waves_n
+    wave_mn, wave_k = (wave, 0) if config.waves_k == 1 else (wave % waves_mn, wave // waves_mn)
+    tiles_m, tiles_n = fx.Uint32(_tiles(m, config.tile_m)), fx.Uint32(_tiles(n, config.tile_n))
+    tile_row, tile_col = tile_of(fx.Uint32(fx.block_idx.x), tiles_m, tiles_n, config.group_m, fx.min)
+    first_row, first_col = fx.Int32(tile_row) * config.tile_m, fx.Int32(tile_col) * config.tile_n
+    a_straight, b_straight = spec.a_layout == "k", spec.b_layout == "k"
+    if config.split_k > 1:
+        # Parts of as many K tiles as the others or one more.
+        k_tiles, part = _tiles(k, config.tile_k), fx.Int32(fx.block_idx.y)
+        first_k = k_tiles * part // config.split_k * config.tile_k
+        end_k = k_tiles * (part + 1) // config.split_k * config.tile_k
+        a = a + (fx.Int64(first_k) if a_straight else fx.Int64(first_k) * fx.Int64(lda))
+        b = b + (fx.Int64(first_k) if b_straight else fx.Int64(first_k) * fx.Int64(ldb))
+        k = fx.min(k, end_k) - first_k
+    lds = fx.SharedAllocator().allocate(fx.Array[element, config.lds_bytes // ITEM_BYTES, 1024]).peek().ptr
+    wave_m, wave_n = config.tile_m // config.waves_m, config.tile_n // config.waves_n
+    wave_row, wave_col = wave_mn // config.waves_n * wave_m, wave_mn % config.waves_n * wave_n
+    parts = []
+    for straight, base, size, stride, first, tile, place, wave_first, wave_size in (
+        (a_straight, a, m, lda, first_row, config.tile_m, 0, wave_row, wave_m),
+        (b_straight, b, n, ldb, first_col, config.tile_n, config.tile_m * config.tile_k, wave_col, wave_n),
+    ):
+        matrix = Matrix(base, size, k, stride) if straight else Matrix(base, k, size, stride)
+        parts.append(
+            operand_parts(
+                straight,
+                matrix,
+                first,
+                tile,
+                config.tile_k,
+                lds + place,  # a stage is A's tile followed by B's
+                wave_first,
+                wave_size // MFMA_MN,
+                config.waves,
+                wave,
+                wave_k * config.steps,
+                config.steps,
+                lane,
+                spec.k_tail,
+            )
+        )
+    return SimpleNamespace(
+        config=config,
+        lane=lane,
+        wave=wave,
+        wave_k=wave_k,
+        waves_mn=waves_mn,
+        lds=lds,
+        k_tiles=_tiles(k, config.tile_k),
+        steps=config.steps,
+        loads=tuple(loads for loads, _ in parts),
+        a=parts[0][1],
+        b=parts[1][1],
+        accumulators=_Accumulators(wave_m // MFMA_MN, wave_n // MFMA_MN, element),
+        first_row=first_row,
+        wave_row=wave_row,
+        wave_col=first_col + wave_col,
+    )
+
+
+def _finish(
+    work: SimpleNamespace, values: list[Any], c: Matrix, dtype: str, epilogue: Epilogue, inputs: list[Input]
+) -> None:
+    """Bring a workgroup's tile of C from accumulators to memory."""
+    config, enabled = work.config, None
+    if config.waves_k > 1:
+        values = sum_over_waves(values, work.lds, work.waves_mn, config.waves_k, work.wave, work.lane)
+        enabled = work.wave_k == 0
+    program = Program(epilogue, inputs, c, work.first_row, config.tile_m)
+    output = Output(c, dtype, work.first_row, config.tile_m, enabled)
+    for piece in pieces(work.accumulators.rows(values), work.wave_row, work.wave_col, work.lane):
+        output.store(piece, program.run(piece))
+
+
+def _inputs(
+    epilogue: Epilogue, pointers: tuple[Any, ...], rows: tuple[Any, ...], batches: tuple[Any, ...]
+) -> list[Input]:
+    return [
+        Input(operand, pointer + fx.Int64(fx.block_idx.z) * batch, row)
+        for operand, pointer, row, batch in zip(epilogue.inputs, pointers, rows, batches)  # noqa: B905 - unused slots
+    ]
+
+
+def make_launcher(name: str) -> Any:
+    @flyc.kernel(name=name)
+    def gemm_kernel(
+        a: fx.Pointer,
+        b: fx.Pointer,
+        c: fx.Pointer,
+        workspace: fx.Pointer,
+        e0: fx.Pointer,
+        e1: fx.Pointer,
+        e2: fx.Pointer,
+        e3: fx.Pointer,
+        m: fx.Int32,
+        n: fx.Int32,
+        k: fx.Int32,
+        lda: fx.Int32,
+        ldb: fx.Int32,
+        ldc: fx.Int32,
+        stride_a: fx.Int64,
+        stride_b: fx.Int64,
+        stride_c: fx.Int64,
+        row0: fx.Int32,
+        row1: fx.Int32,
+        row2: fx.Int32,
+        row3: fx.Int32,
+        batch0: fx.Int64,
+        batch1: fx.Int64,
+        batch2: fx.Int64,
+        batch3: fx.Int64,
+        key: fx.Constexpr[tuple],
+    ) -> Any:  # a generator only to mypy: FlyDSL rewrites the loops that yield
+        spec = _spec_of(key[0])
+        config, stage_items = spec.config, spec.config.stage_bytes // ITEM_BYTES
+        batch = fx.Int64(fx.block_idx.z)
+        work = _work(spec, a + batch * stride_a, b + batch * stride_b, m, n, k, lda, ldb)
+        if fx.const_expr(config.interleave):
+            # Invariant at the top of an iteration: the first step's fragments of K tile t have been read, K tiles up to
+            # t + stages - 1 are loading or have landed.
+            for ahead in fx.range_constexpr(config.stages):
+                _issue(work, fx.Int32(ahead), ahead * stage_items)
+            wait_for_stage((config.stages - 1) * config.loads_per_stage)
+            state = [fx.Int32(0), *_fragments(work, 0, 0), *work.accumulators.zeros()]
+            count = work.a.tiles + work.b.tiles + 1
+            for k_tile, carried in range(fx.Int32(0), work.k_tiles - config.stages, fx.Int32(1), init=state):  # type: ignore[call-overload]
+                offset = carried[0]
+                values, current = _steps_before_the_last(work, list(carried[count:]), list(carried[1:count]), offset)
+                wait_for_stage((config.stages - 2) * config.loads_per_stage)
+                following_offset = _next_stage(offset, config)
+                following = _fragments(work, 0, following_offset)
+                _issue(work, fx.Int32(k_tile) + config.stages, offset)
+                values = _multiply(work, values, current)
+                _between_products(work.a.tiles * work.b.tiles, _reads(work), config.loads_per_stage)
+                end_of_schedule()
+                state = yield [following_offset, *following, *values]
+            offset, current, values = state[0], list(state[1:count]), list(state[count:])
+            for left in fx.range_constexpr(config.stages):
+                values, current = _steps_before_the_last(work, values, current, offset)
+                following = current
+                if fx.const_expr(left < config.stages - 1):
+                    wait_for_stage((config.stages - 2 - left) * config.loads_per_stage)
+                    offset = _next_stage(offset, config)
+                    following = _fragments(work, 0, offset)
+                values = _multiply(work, values, current)
+                end_of_schedule()
+                current = following
+        else:
+            # Invariant at the top of an iteration: stages - 1 K tiles, from the one to compute on, are loading or have
+            # landed.
+            for ahead in fx.range_constexpr(config.stages - 1):
+                _issue(work, fx.Int32(ahead), ahead * stage_items)
+            state = [fx.Int32(0), fx.Int32((config.stages - 1) * stage_items), *work.accumulators.zeros()]
+            for k_tile, carried in range(fx.Int32(0), work.k_tiles - (config.stages - 1), fx.Int32(1), init=state):  # type: ignore[call-overload]
+                read_offset, write_offset = carried[0], carried[1]
+                wait_for_stage((config.stages - 2) * config.loads_per_stage)
+                first = _fragments(work, 0, read_offset)
+                _issue(work, fx.Int32(k_tile) + (config.stages - 1), write_offset)
+                values = _compute(work, list(carried[2:]), first, read_offset, config.loads_per_stage)
+                state = yield [_next_stage(read_offset, config), _next_stage(write_offset, config), *values]
+            read_offset, values = state[0], list(state[2:])
+            for left in fx.range_constexpr(config.stages - 1):
+                wait_for_stage((config.stages - 2 - left) * config.loads_per_stage)
+                first = _fragments(work, 0, read_offset)
+                values = _compute(work, values, first, read_offset, 0)
+                read_offset = _next_stage(read_offset, config)
+
+        if fx.const_expr(config.split_k > 1):
+            part = fx.Int64(fx.block_idx.y) * fx.Int64(fx.grid_dim.z) + batch
+            part_of_c = Matrix(workspace + part * (fx.Int64(m) * fx.Int64(n)), m, n, n)
+            _finish(work, values, part_of_c, "fp32", IDENTITY, [])
+        else:
+            inputs = _inputs(
+                spec.epilogue, (e0, e1, e2, e3), (row0, row1, row2, row3), (batch0, batch1, batch2, batch3)
+            )
+            matrix = Matrix(c + batch * stride_c, m, n, ldc)
+            _finish(work, values, matrix, spec.stored_dtype, spec.epilogue, inputs)
+
+    @flyc.kernel(name=f"{name}_reduce")
+    def reduce_kernel(
+        a: fx.Pointer,
+        b: fx.Pointer,
+        c: fx.Pointer,
+        workspace: fx.Pointer,
+        e0: fx.Pointer,
+        e1: fx.Pointer,
+        e2: fx.Pointer,
+        e3: fx.Pointer,
+        m: fx.Int32,
+        n: fx.Int32,
+        k: fx.Int32,
+        lda: fx.Int32,
+        ldb: fx.Int32,
+        ldc: fx.Int32,
+        stride_a: fx.Int64,
+        stride_b: fx.Int64,
+        stride_c: fx.Int64,
+        row0: fx.Int32,
+        row1: fx.Int32,
+        row2: fx.Int32,
+        row3: fx.Int32,
+        batch0: fx.Int64,
+        batch1: fx.Int64,
+        batch2: fx.Int64,
+        batch3: fx.Int64,
+        key: fx.Constexpr[tuple],
+    ) -> None:
+        spec = _spec_of(key[0])
+        inputs = _inputs(spec.epilogue, (e0, e1, e2, e3), (row0, row1, row2, row3), (batch0, batch1, batch2, batch3))
+        matrix = Matrix(c + fx.Int64(fx.block_idx.z) * stride_c, m, n, ldc)
+        reduce_parts(matrix, workspace, spec.config.split_k, spec.stored_dtype, spec.epilogue, inputs)
+
+    @flyc.jit
+    def launch_gemm(
+        a: fx.Pointer,
+        b: fx.Pointer,
+        c: fx.Pointer,
+        workspace: fx.Pointer,
+        e0: fx.Pointer,
+        e1: fx.Pointer,
+        e2: fx.Pointer,
+        e3: fx.Pointer,
+        m: fx.Int32,
+        n: fx.Int32,
+        k: fx.Int32,
+        lda: fx.Int32,
+        ldb: fx.Int32,
+        ldc: fx.Int32,
+        stride_a: fx.Int64,
+        stride_b: fx.Int64,
+        stride_c: fx.Int64,
+        row0: fx.Int32,
+        row1: fx.Int32,
+        row2: fx.Int32,
+        row3: fx.Int32,
+        batch0: fx.Int64,
+        batch1: fx.Int64,
+        batch2: fx.Int64,
+        batch3: fx.Int64,
+        batch: fx.Int32,
+        key: fx.Constexpr[tuple],
+        stream: fx.Stream,
+    ) -> None:
+        config = _spec_of(key[0]).config
+        tiles = _tiles(m, config.tile_m) * _tiles(n, config.tile_n)
+        gemm_kernel(
+            a,
+            b,
+            c,
+            workspace,
+            e0,
+            e1,
+            e2,
+            e3,
+            m,
+            n,
+            k,
+            lda,
+            ldb,
+            ldc,
+            stride_a,
+            stride_b,
+            stride_c,
+            row0,
+            row1,
+            row2,
+            row3,
+            batch0,
+            batch1,
+            batch2,
+            batch3,
+            key,
+        ).launch(grid=(tiles, config.split_k, batch), block=(config.threads, 1, 1), stream=stream)
+        if fx.const_expr(config.split_k > 1):
+            reduce_kernel(
+                a,
+                b,
+                c,
+                workspace,
+                e0,
+                e1,
+                e2,
+                e3,
+                m,
+                n,
+                k,
+                lda,
+                ldb,
+                ldc,
+                stride_a,
+                stride_b,
+                stride_c,
+                row0,
+                row1,
+                row2,
+                row3,
+                batch0,
+                batch1,
+                batch2,
+                batch3,
+                key,
+            ).launch(grid=((m * (n >> 3) + 255) >> 8, 1, batch), block=(256, 1, 1), stream=stream)
+
+    return launch_gemm
