@@ -199,11 +199,16 @@ def test_dependent_loads_in_l1() -> None:
     close(latency(128, 8192), 120)
 
 
-def test_dependent_loads_that_never_repeat_go_to_hbm() -> None:
+@pytest.mark.parametrize(("warm", "clocks"), [(0, 1200), (1, 700)])
+def test_dependent_loads_that_never_repeat_go_beyond_l2(
+    warm: int, clocks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To HBM the first time that they are ever touched, else to the Infinity Cache."""
+    monkeypatch.setenv("GFX950_TIMING_PARAMS", f"warm={warm}")
     before = LOAD_BASE + "\ns_mov_b64 exec, 1"
     chase = "global_load_dword v2, v1, s[20:21]\ns_waitcnt vmcnt(0)\nv_add_u32_e32 v1, 0x80, v1"
     memory = [np.zeros(1 << 14, np.uint32)]
-    close(Repeated(chase, before).clocks(memory) - 8, 1200)
+    close(Repeated(chase, before).clocks(memory) - 8, clocks)
 
 
 def stream(apart: int, span: int, loops: int, vgprs: int = 32, block: int = 1024) -> KernelText:

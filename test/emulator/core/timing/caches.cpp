@@ -173,11 +173,12 @@ CacheResult replay(const std::vector<const GroupTrace*>& groups, const std::vect
 
   double missed = 0, from_hbm = 0;
   for (const Order::Entry& entry : order.entries()) result.footprint += static_cast<double>(entry.bytes);
-  // A line comes from HBM the first time; again if the Infinity Cache is too small for what the launch touches.
+  // A line comes from HBM if the Infinity Cache is too small for what the launch touches; the first time in any case,
+  // unless the launch before touched the same.
   const double keeps = 1 / (1 + std::pow(result.footprint / params.mall_bytes, params.mall_smooth));
   for (const Order::Entry& entry : order.entries()) {
     const double bytes = entry.misses * kLineBytes * scale;
-    const double first = std::min(bytes, static_cast<double>(entry.bytes));
+    const double first = params.warm != 0 ? 0 : std::min(bytes, static_cast<double>(entry.bytes));
     missed += bytes;
     from_hbm += first + (bytes - first) * (1 - keeps);
   }

@@ -68,6 +68,7 @@ Record record_of(const exec::Inst& in, const hazards::Usage& u, const std::strin
       r.unit = Unit::vmem;
       r.store = u.memory == Memory::store;
       r.dma = u.memory == Memory::dma;
+      r.scratch = begins(text, "scratch_");
       r.counts_vm = true;
       r.counts_lgkm = u.flat;
       break;

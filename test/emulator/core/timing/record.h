@@ -25,6 +25,7 @@ struct Record {
   uint16_t argument = 0;  // of s_nop, s_sleep and s_setprio
   bool store = false;     // vector memory: returns nothing
   bool dma = false;       // to LDS
+  bool scratch = false;   // of the lanes' private memory
   bool counts_vm = false, counts_lgkm = false;
   double flops = 0;  // of a matrix instruction, all lanes
   const hazards::Usage* usage = nullptr;

@@ -15,7 +15,13 @@ using hazards::Usage;
 
 Recorder::Recorder(const exec::Program& program, const std::vector<Record>& records, const MachineParams& params,
                    Allocations& allocations, uint32_t waves)
-    : program_(program), records_(records), params_(params), allocations_(allocations), banks_(params), taints_(waves) {
+    : program_(program),
+      records_(records),
+      params_(params),
+      allocations_(allocations),
+      banks_(params),
+      taints_(waves),
+      scratch_taints_(waves) {
   for (const std::string& text : program.text) indexed_ = indexed_ || text.rfind("s_set_gpr_idx", 0) == 0;
 }
 
@@ -26,6 +32,7 @@ void Recorder::start(const Sample& sample, Skip skip, GroupTrace* out) {
   out->index = sample.index;
   out->waves.assign(taints_.size(), WaveTrace{});
   for (Taint& taint : taints_) taint.fill(0);
+  for (auto& dwords : scratch_taints_) dwords.clear();
   lds_tainted_ = false;
   following_ = true;
   // Registers that M0 chooses cannot be followed.
@@ -205,6 +212,31 @@ bool Recorder::follow(Wave& w, uint32_t pc) {
   return true;
 }
 
+// Private memory is always read and written: what is spilled there comes back, addresses among it.
+bool Recorder::follow_scratch(Wave& w, uint32_t pc, bool data) {
+  constexpr int64_t kAnywhere = -1;
+  const Inst& in = program_.code[pc];
+  std::set<int64_t>& dwords = scratch_taints_[w.id_in_group];
+  if (in.src[0].kind == exec::Operand::Kind::vector) {  // each lane at a place of its own
+    if (data) dwords.insert(kAnywhere);
+    return !dwords.empty();
+  }
+  const int64_t base = in.src[1].kind == exec::Operand::Kind::scalar ? w.s[in.src[1].reg] : 0;
+  const int64_t first = (base + in.offset) / 4, end = first + std::max<int64_t>(1, in.words);
+  if (records_[pc].store) {
+    for (int64_t dword = first; dword < end; ++dword) {
+      if (data) {
+        dwords.insert(dword);
+      } else if (w.exec_full && in.words > 0) {
+        dwords.erase(dword);
+      }
+    }
+    return false;
+  }
+  const auto found = dwords.lower_bound(first);
+  return dwords.count(kAnywhere) != 0 || (found != dwords.end() && *found < end);
+}
+
 bool Recorder::follow_memory(Wave& w, uint32_t pc, Taint& taint) {
   const Record& r = records_[pc];
   const Usage& u = *r.usage;
@@ -233,6 +265,10 @@ bool Recorder::follow_memory(Wave& w, uint32_t pc, Taint& taint) {
       if (value || w.exec_full || u.writes[k].first >= hazards::kScalarBase) set(taint, u.writes[k], value);
     }
   };
+  if (r.scratch) {
+    result(follow_scratch(w, pc, data));
+    return true;
+  }
   const bool executes_loads = skip_ != Skip::data;  // and LDS
   switch (u.memory) {
     case Memory::scalar_load: {

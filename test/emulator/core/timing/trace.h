@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "../exec/wave.h"
@@ -87,6 +88,7 @@ class Recorder : public exec::Probe {
   void set(Taint& taint, hazards::Registers r, bool value) const;
   bool follow(exec::Wave& wave, uint32_t pc);  // taint; whether to execute
   bool follow_memory(exec::Wave& wave, uint32_t pc, Taint& taint);
+  bool follow_scratch(exec::Wave& wave, uint32_t pc, bool data);  // whether a load gives what was skipped
   uint64_t line_of(uint64_t address);
   void decided();  // what was skipped, or loaded, decides
   void add_lines(const uint64_t* lines, unsigned count, unsigned bytes, float clocks);
@@ -99,6 +101,7 @@ class Recorder : public exec::Probe {
   const exec::Wave* executing_ = nullptr;
   LdsBanks banks_;
   std::vector<Taint> taints_;
+  std::vector<std::set<int64_t>> scratch_taints_;  // dwords of each wave's private memory; kAnywhere: at any of them
   bool lds_tainted_ = false;
   bool following_ = true;
   bool indexed_ = false;
