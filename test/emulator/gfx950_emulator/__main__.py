@@ -1,6 +1,7 @@
 """``python -m gfx950_emulator script.py [arguments]``, ``-m module`` or ``-c code``: run it on the emulated gfx950.
 
-``coverage`` and ``disasm`` in place of a script are tools that look at instructions without running them.
+``coverage`` and ``disasm`` in place of a script are tools that look at instructions without running them; ``profile``
+before one runs it and says where the modelled time of its kernels goes.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ USAGE = """usage: python -m gfx950_emulator script.py [arguments]
        python -m gfx950_emulator -c code [arguments]
        python -m gfx950_emulator coverage [--json]
        python -m gfx950_emulator disasm FILE.hsaco [--kernel NAME] [--counts]
+       python -m gfx950_emulator profile [options] script.py [arguments]
 Runs Python code with an emulated AMD Instinct MI355X (gfx950) as torch's device "cuda"; coverage lists every gfx950
-instruction and whether it is modelled, disasm a code object's instructions."""
+instruction and whether it is modelled, disasm a code object's instructions. profile runs code as well, and says where
+the modelled time of each kernel goes."""
 
-TOOLS = ("coverage", "disasm")
+TOOLS = ("coverage", "disasm", "profile")
 
 
 def main(argv: list[str]) -> int:
