@@ -12,6 +12,7 @@ import argparse
 import importlib
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 if not __package__:  # run as a file
@@ -29,13 +30,19 @@ def op_names() -> list[str]:
     return sorted(path.stem for path in _OPS.glob("*.py") if not path.stem.startswith("_"))
 
 
-def show(report: Report, console: Console) -> None:
-    table = Table(title=f"bench {report.op}")
-    for index, column in enumerate(report.columns):
-        table.add_column(column, justify="left" if index == 0 else "right")
-    for row in report.rows:
+def table_of(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    table = Table(title=title)
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="left" if index == 0 else "right", overflow="fold")
+    for row in rows:
         table.add_row(*row)
-    console.print(table)
+    return table
+
+
+def show(report: Report, console: Console) -> None:
+    console.print(table_of(f"bench {report.op}", report.columns, report.rows))
+    for section in report.sections:
+        console.print(table_of(section.title, section.columns, section.rows))
     for note in report.notes:
         console.print(note, markup=False, highlight=False)
     goals = Table(title="goals")
@@ -66,7 +73,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     report: Report = importlib.import_module(f"bench.ops.{args.op}").run()
     # A table that is cut to 80 columns in a log file would lose figures.
-    show(report, Console(width=None if sys.stdout.isatty() else 140))
+    show(report, Console(width=None if sys.stdout.isatty() else 160))
     return finish(report, args.json)
 
 

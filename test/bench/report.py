@@ -30,23 +30,34 @@ class Goal:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Section:
+    """One more table of a benchmark, below its first."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Report:
-    """The result of one benchmark: rows of a table under `columns`, and its goals."""
+    """The result of one benchmark: rows of a table under `columns`, further tables, and its goals."""
 
     op: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     goals: Sequence[Goal]
+    sections: Sequence[Section] = field(default_factory=tuple)
     notes: Sequence[str] = field(default_factory=tuple)
 
     def __post_init__(self) -> None:
         if not self.goals:
             raise ValueError(f"the benchmark {self.op!r} has no goal: a figure without a limit shows nothing")
-        for row in self.rows:
-            if len(row) != len(self.columns):
-                raise ValueError(
-                    f"a row of {self.op!r} has {len(row)} cells, the table has {len(self.columns)} columns: {row}"
-                )
+        for columns, rows in ((self.columns, self.rows), *((s.columns, s.rows) for s in self.sections)):
+            for row in rows:
+                if len(row) != len(columns):
+                    raise ValueError(
+                        f"a row of {self.op!r} has {len(row)} cells, the table has {len(columns)} columns: {row}"
+                    )
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "goals": [{**asdict(goal), "holds": goal.holds} for goal in self.goals]}

@@ -19,6 +19,7 @@ Floats = npt.NDArray[np.float64]
 GRID_POINTS = 49
 MOST_CONSTANTS = 4
 _MOST_ROUNDS = 40
+_SAME = 1e-6
 
 
 @dataclass(frozen=True)
@@ -86,11 +87,11 @@ def fit(surface: Surface, published: Floats, weights: Floats, starts: int = 4) -
                 tried[:, index] = grid
                 found = errors(surface, published, tried) @ weights
                 at = int(found.argmin())
-                if found[at] < error:
+                if found[at] < error - _SAME:  # a constant that changes nothing stays what it is
                     error, values = float(found[at]), tried[at]
-            if error >= before:
+            if error >= before - _SAME:
                 break
-        if error < least:
+        if error < least - _SAME:  # of equally good ones the first, which began at the defaults
             best, least = values, error
     return best
 

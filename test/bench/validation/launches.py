@@ -8,6 +8,7 @@ Triton GEMM  Inductor's Triton template for `a @ b.T`, compiled by Inductor, wit
              of its default list that `_likely` prefers (the source searched Inductor's exhaustive list of thousands)
 FP8, MX      Triton kernels of triton_kernels.py, a few tile sizes each. The published FlyDSL kernels are not here, so
              these rows compare two kernels of one algorithm as well as a model with a measurement
+Triton FP8   block scales, against Triton figures of an MI350 whose configurations are not stated
 attention    the same, against published Triton figures (another Triton kernel)
 norm         the same, against published FlyDSL figures
 stream       a copy and an addition
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -43,7 +45,15 @@ _SCALED_TILES = (
     (256, 256, 128, 8),
 )
 _BLOCK_TILES = ((32, 64, 4), (64, 64, 4), (64, 128, 4), (128, 128, 4), (128, 128, 8), (256, 128, 8))
-_ATTENTION_TILES = ((128, 64, 4, 1), (128, 64, 4, 2), (128, 128, 8, 1), (256, 64, 8, 1), (256, 64, 8, 2))
+# Queries, keys, waves, stages, rows of an MFMA.
+_ATTENTION_TILES = (
+    (128, 64, 4, 1, 16),
+    (128, 64, 4, 2, 16),
+    (128, 64, 4, 2, 32),
+    (128, 32, 4, 2, 16),
+    (256, 64, 8, 2, 16),
+    (256, 64, 8, 2, 32),
+)
 
 
 @dataclass(frozen=True)
@@ -110,7 +120,9 @@ def _triton_gemm(row: Row) -> Iterator[Candidate]:
     found.sort(key=lambda choice: _likely(m, n, k, *tiles(choice)))
     for choice in found[:TRITON_CANDIDATES]:
         block_m, block_n, block_k = tiles(choice)
-        name = f"{block_m}x{block_n}x{block_k} warps={choice.bmreq.num_warps}"
+        options = dict(re.findall(r"(GROUP_M|waves_per_eu)=(\w+)", choice.description))
+        name = f"{block_m}x{block_n}x{block_k} warps={choice.bmreq.num_warps} group_m={options['GROUP_M']}"
+        name += f" waves/eu={options['waves_per_eu']}"
         yield Candidate(name, choice.bmreq.make_run_fn(a, b.T, out=c))
 
 
@@ -189,18 +201,22 @@ def _attention(row: Row) -> Iterator[Candidate]:
     s = row.sizes
     q, o = (_empty(s["B"], s["Sq"], s["H"], s["D"], dtype=torch.bfloat16) for _ in range(2))
     k, v = (_empty(s["B"], s["Skv"], s["Hkv"], s["D"], dtype=torch.bfloat16) for _ in range(2))
-    for block_m, block_n, warps, stages in _ATTENTION_TILES:
+    for block_m, block_n, warps, stages, mfma in _ATTENTION_TILES:
         grid = (s["Sq"] // block_m, s["H"], s["B"])
 
         def launch(
-            grid: Any = grid, tile: tuple[int, int] = (block_m, block_n), warps: int = warps, stages: int = stages
+            grid: Any = grid,
+            tile: tuple[int, int] = (block_m, block_n),
+            warps: int = warps,
+            stages: int = stages,
+            mfma: int = mfma,
         ) -> None:
             triton_kernels.attention[grid](
                 q, k, v, o, s["D"] ** -0.5, s["Sq"], s["H"], s["Hkv"], s["D"], *tile,
-                CAUSAL=bool(s["causal"]), num_warps=warps, num_stages=stages, matrix_instr_nonkdim=16,
+                CAUSAL=bool(s["causal"]), num_warps=warps, num_stages=stages, matrix_instr_nonkdim=mfma,
             )  # fmt: skip
 
-        yield Candidate(f"{block_m}x{block_n} warps={warps} stages={stages}", launch)
+        yield Candidate(f"{block_m}x{block_n} warps={warps} stages={stages} mfma={mfma}", launch)
 
 
 def _norm(row: Row) -> Iterator[Candidate]:
@@ -231,12 +247,11 @@ def _stream(row: Row) -> Iterator[Candidate]:
 
 def candidates(row: Row) -> Iterator[Candidate]:
     """What may be launched for a row. The tensors live as long as the candidates do."""
-    if row.family == "FP8 GEMM" and row.op == "scaled_mm":
-        return _fp8_block_gemm(row)
     makers = {
         "own GEMM": _own_gemm,
         "Triton GEMM": _triton_gemm,
         "FP8 GEMM": _fp8_gemm,
+        "Triton FP8 GEMM": _fp8_block_gemm,
         "MX GEMM": _mx_gemm,
         "attention": _attention,
         "norm": _norm,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "published_times.csv"
-FAMILIES = ("own GEMM", "Triton GEMM", "FP8 GEMM", "MX GEMM", "attention", "norm", "stream")
+FAMILIES = ("own GEMM", "Triton GEMM", "FP8 GEMM", "Triton FP8 GEMM", "MX GEMM", "attention", "norm", "stream")
 
 # Bytes of one element; FP4 packs two to a byte.
 ITEM_BYTES = {"bf16": 2.0, "fp16": 2.0, "fp32": 4.0, "fp8": 1.0, "fp8 blockscale 128": 1.0, "mxfp8": 1.0, "mxfp4": 0.5}
