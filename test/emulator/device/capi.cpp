@@ -11,6 +11,7 @@
 #include "fallback.h"
 #include "generator.h"
 #include "gfx950_hip.h"
+#include "pinned.h"
 #include "streams.h"
 
 using namespace gfx950::torch_device;
@@ -126,6 +127,23 @@ GFX950_EXPORT int gfx950_torch_memory_info(int device, size_t* free_bytes, size_
 
 GFX950_EXPORT void gfx950_torch_offer_default_generator(int device) {
   offer_default_generator(static_cast<c10::DeviceIndex>(device));
+}
+
+GFX950_EXPORT size_t gfx950_torch_pinned_stats(char* buffer, size_t size) {
+  const at::HostStats stats = pinned_allocator().get_stats();
+  std::string json = "{";
+  const std::pair<const char*, const at::Stat*> fields[] = {{"active_requests", &stats.active_requests},
+                                                            {"active_bytes", &stats.active_bytes},
+                                                            {"allocations", &stats.allocations},
+                                                            {"allocated_bytes", &stats.allocated_bytes}};
+  for (const auto& [name, stat] : fields) append_one(&json, name, *stat);
+  json += "\"num_host_alloc\": " + std::to_string(stats.num_host_alloc) +
+          ", \"num_host_free\": " + std::to_string(stats.num_host_free) + "}";
+  if (buffer && size > json.size()) std::memcpy(buffer, json.c_str(), json.size() + 1);
+  return json.size() + 1;
+}
+GFX950_EXPORT void gfx950_torch_pinned_reset(int peak) {
+  peak ? pinned_allocator().reset_peak_stats() : pinned_allocator().reset_accumulated_stats();
 }
 
 GFX950_EXPORT int gfx950_torch_register_cpu_kernels() {

@@ -418,9 +418,10 @@ DeviceMemoryScope::DeviceMemoryScope(c10::DeviceIndex device_index) : previous_(
 DeviceMemoryScope::~DeviceMemoryScope() { scope_device = previous_; }
 
 void raise_hip_error(int code, const std::string& text) {
-  throw c10::AcceleratorError(
-      {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, code,
-      std::string("HIP error: ") + hipGetErrorName(static_cast<hipError_t>(code)) + ": " + text);
+  const std::string description = gfx950_error_description(code);
+  std::string message = "HIP error: " + description + "\n" + hipGetErrorName(static_cast<hipError_t>(code));
+  if (text != description) message += ": " + text;
+  throw c10::AcceleratorError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, code, message);
 }
 
 void raise_pending_error() {

@@ -12,6 +12,7 @@
 #include "cost.h"
 #include "device_memory.h"
 #include "generator.h"
+#include "hip_functions.h"
 #include "streams.h"
 
 namespace gfx950::torch_device {
@@ -34,17 +35,34 @@ bool accepts_cpu_tensors(const std::string& name) {
   return names->count(name) > 0;
 }
 
+// Operators whose kernels on hardware assert that the indices in a tensor are within range.
+bool takes_indices(const std::string& name) {
+  for (const char* part : {"index", "gather", "scatter", "embedding", "nll_loss", "margin_loss", "take", "put_"}) {
+    if (name.find(part) != std::string::npos) return true;
+  }
+  return false;
+}
+
+// What a kernel says of a value in a tensor, and not what ATen says of a dimension before any kernel runs.
+bool is_bad_index(const c10::Error& error) {
+  const std::string& text = error.msg();
+  if (text.rfind("Dimension out of range", 0) == 0) return false;
+  return text.find("out of bounds") != std::string::npos || text.find("out of range") != std::string::npos;
+}
+
 // What does not change from call to call of an operator.
 struct OperatorTraits {
   explicit OperatorTraits(const c10::OperatorHandle& op)
       : name(op.operator_name()),
         cost(cost_class(op)),
         may_mix(accepts_cpu_tensors(name.name)),
-        random(op.hasTag(at::Tag::nondeterministic_seeded)) {}
+        random(op.hasTag(at::Tag::nondeterministic_seeded)),
+        indexed(takes_indices(name.name)) {}
   c10::OperatorName name;
   CostClass cost;
   bool may_mix;
   bool random;
+  bool indexed;
 };
 
 const OperatorTraits& traits_of(const c10::OperatorHandle& op) {
@@ -58,34 +76,43 @@ const OperatorTraits& traits_of(const c10::OperatorHandle& op) {
 // The device of a call, and a check that its tensors agree on one.
 class DeviceOfCall {
  public:
-  explicit DeviceOfCall(const OperatorTraits& traits) : name_(traits.name.name), may_mix_(traits.may_mix) {}
+  DeviceOfCall(const c10::OperatorHandle& op, const OperatorTraits& traits) : op_(op), traits_(traits) {}
 
-  void see(const at::Tensor& tensor) {
+  void see(const at::Tensor& tensor, size_t argument) {
     if (!tensor.defined()) return;
     const c10::Device device = tensor.device();
     if (device.is_cuda()) {
       if (index_ < 0) index_ = device.index();
-      TORCH_CHECK(may_mix_ || device.index() == index_,
-                  "Expected all tensors to be on the same device, but found at least two devices, cuda:",
-                  static_cast<int>(index_), " and ", device, "! (when checking arguments of ", name_, ")");
-    } else if (device.is_cpu() && tensor.dim() > 0) {
-      cpu_tensor_ = true;
+      if (!traits_.may_mix && device.index() != index_) refuse(device, argument);
+    } else if (device.is_cpu() && tensor.dim() > 0 && cpu_argument_ < 0) {
+      cpu_argument_ = static_cast<int64_t>(argument);
     }
   }
   void see(c10::Device device) {
     if (device.is_cuda() && index_ < 0) index_ = device.has_index() ? device.index() : current_device();
   }
   c10::DeviceIndex resolve() const {
-    TORCH_CHECK(may_mix_ || !cpu_tensor_ || index_ < 0,
-                "Expected all tensors to be on the same device, but found at least two devices, cuda:",
-                static_cast<int>(index_), " and cpu! (when checking arguments of ", name_, ")");
+    if (!traits_.may_mix && cpu_argument_ >= 0 && index_ >= 0) {
+      refuse(c10::Device(c10::DeviceType::CPU), static_cast<size_t>(cpu_argument_));
+    }
     return index_ < 0 ? current_device() : index_;
   }
 
  private:
-  const std::string& name_;
-  const bool may_mix_;
-  bool cpu_tensor_ = false;
+  // In the words of the checks that PyTorch generates for its CUDA kernels.
+  [[noreturn]] void refuse(c10::Device other, size_t argument) const {
+    const std::string name = op_.schema().name().substr(op_.schema().name().find("::") + 2);
+    const std::string& overload = op_.schema().overload_name();
+    const bool structured = op_.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional);
+    const std::string method = structured ? name + (overload.empty() ? "" : "_" + overload) : overload + "_" + name;
+    TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, cuda:",
+                static_cast<int>(index_), " and ", other, "! (when checking argument for argument ",
+                op_.schema().arguments()[argument].name(), " in method wrapper_CUDA_", method, ")");
+  }
+
+  const c10::OperatorHandle& op_;
+  const OperatorTraits& traits_;
+  int64_t cpu_argument_ = -1;
   c10::DeviceIndex index_ = -1;
 };
 
@@ -164,12 +191,12 @@ void cpu_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch
   const size_t argument_count = schema.arguments().size();
   const size_t begin = stack->size() - argument_count;
 
-  DeviceOfCall device(traits);
+  DeviceOfCall device(op, traits);
   std::optional<at::Generator> generator;
   for (size_t i = begin; i < stack->size(); ++i) {
     c10::IValue& value = (*stack)[i];
     for_each_tensor(&value, [&](const at::Tensor& tensor) {
-      device.see(tensor);
+      device.see(tensor, i - begin);
       return tensor;
     });
     if (value.isDevice()) {
@@ -198,7 +225,12 @@ void cpu_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch
   {
     const DeviceMemoryScope scope(index);
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+    try {
+      op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+    } catch (const c10::Error& error) {
+      if (traits.indexed && is_bad_index(error)) raise_hip_error(hipErrorAssert, error.what_without_backtrace());
+      throw;
+    }
   }
   aliases.carry_back();
   for (size_t i = stack->size() - schema.returns().size(); i < stack->size(); ++i) {

@@ -1,5 +1,7 @@
 #include "graph.h"
 
+#include <ATen/core/GraphImplInterface.h>
+
 #include "capture.h"
 #include "device_memory.h"
 #include "streams.h"
@@ -124,4 +126,33 @@ hipGraphExec_t Graph::raw_executable() const {
   return executable_;
 }
 
+namespace {
+
+// torch.accelerator.Graph.
+struct AcceleratorGraph final : public at::GraphImplInterface {
+  explicit AcceleratorGraph(const at::GraphImplArgs& arguments) : graph(arguments.keep_graph) {}
+  void capture_begin(at::MempoolId_t pool, at::GraphCaptureMode mode) override {
+    hipStreamCaptureMode chosen = hipStreamCaptureModeGlobal;
+    if (mode == at::GraphCaptureMode::ThreadLocal) chosen = hipStreamCaptureModeThreadLocal;
+    if (mode == at::GraphCaptureMode::Relaxed) chosen = hipStreamCaptureModeRelaxed;
+    graph.begin_capture(pool, chosen);
+  }
+  void capture_end() override { graph.end_capture(); }
+  void instantiate() override { graph.instantiate(); }
+  void replay() override { graph.replay(); }
+  void reset() override { graph.reset(); }
+  at::MempoolId_t pool() const override { return graph.pool(); }
+  void enable_debug_mode() override { graph.enable_debug(); }
+  void debug_dump(const std::string& path) override { graph.debug_dump(path.c_str()); }
+  Graph graph;
+};
+
+}  // namespace
 }  // namespace gfx950::torch_device
+
+namespace at {
+
+using EmulatedGraph = gfx950::torch_device::AcceleratorGraph;
+REGISTER_GRAPH_IMPL(CUDA, EmulatedGraph)
+
+}  // namespace at

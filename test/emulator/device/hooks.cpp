@@ -1,36 +1,20 @@
 // What ATen asks a CUDA library for, and the profiler's event calls.
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <ATen/record_function.h>
 #include <c10/core/Allocator.h>
 #include <torch/csrc/profiler/stubs/base.h>
-
-#include <cstring>
 
 #include "device_memory.h"
 #include "generator.h"
 #include "gfx950_hip.h"
 #include "hip_functions.h"
+#include "pinned.h"
 #include "streams.h"
 
 namespace at {
 namespace {
 
 using namespace gfx950::torch_device;
-
-class PinnedAllocator final : public c10::Allocator {
- public:
-  c10::DataPtr allocate(size_t size) override {
-    void* pointer = nullptr;
-    TORCH_CHECK(hipHostMalloc(&pointer, size, 0) == hipSuccess, gfx950_last_error());
-    return {pointer, pointer, &release, c10::Device(c10::DeviceType::CPU)};
-  }
-  c10::DeleterFnPtr raw_deleter() const override { return &release; }
-  void copy_data(void* destination, const void* source, size_t size) const override {
-    std::memcpy(destination, source, size);
-  }
-
- private:
-  static void release(void* pointer) { TORCH_INTERNAL_ASSERT(hipHostFree(pointer) == hipSuccess, gfx950_last_error()); }
-};
 
 }  // namespace
 
@@ -57,10 +41,7 @@ struct CUDAHooks final : public CUDAHooksInterface {
     hipPointerAttribute_t attributes;
     return hipPointerGetAttributes(&attributes, data) == hipSuccess && attributes.type == hipMemoryTypeHost;
   }
-  Allocator* getPinnedMemoryAllocator() const override {
-    static auto* allocator = new PinnedAllocator;
-    return allocator;
-  }
+  Allocator* getPinnedMemoryAllocator() const override { return &pinned_allocator(); }
   Allocator* getCUDADeviceAllocator() const override { return &device_allocator(); }
   bool hasCUDA() const override { return true; }
   bool hasCUDART() const override { return true; }
@@ -110,10 +91,26 @@ struct EmulatedStubs final : public ProfilerStubs {
   void synchronize() const override {}
 };
 
+// A kernel of compiled code is a range of its own in a profile, with its modelled time as device time.
+void* begin_kernel_range(const char* kernel) {
+  auto callbacks = at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION);
+  if (!callbacks) return nullptr;
+  auto range = std::make_unique<at::RecordFunction>(std::move(*callbacks));
+  if (range->needsInputs()) {
+    range->before(std::string(kernel), c10::ArrayRef<const c10::IValue>());
+  } else {
+    range->before(std::string(kernel));
+  }
+  return range.release();
+}
+
+void end_kernel_range(void* range) { delete static_cast<at::RecordFunction*>(range); }
+
 struct StubRegistrar {
   StubRegistrar() {
     static EmulatedStubs stubs;
     registerCUDAMethods(&stubs);
+    gfx950_observe_kernels(&begin_kernel_range, &end_kernel_range);
   }
 } stub_registrar;
 

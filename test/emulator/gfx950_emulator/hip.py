@@ -44,6 +44,8 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "free_and_disown": [_U64],
     "poison_tensor": [_U64, ctypes.c_char_p],
     "poison_storage": [_U64, ctypes.c_char_p],
+    "pinned_stats": [ctypes.c_char_p, ctypes.c_size_t],
+    "pinned_reset": [_INT],
     "memory_snapshot": [_U64, _U64, ctypes.c_char_p, ctypes.c_size_t],
     "record_history": [_INT, _U64],
     "set_memory_fraction": [ctypes.c_double, _INT],
@@ -95,6 +97,7 @@ def device() -> ctypes.CDLL:
     library.gfx950_torch_memory_stats.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]
     library.gfx950_torch_graph_new.restype = ctypes.c_void_p
     library.gfx950_torch_memory_snapshot.restype = ctypes.c_size_t
+    library.gfx950_torch_pinned_stats.restype = ctypes.c_size_t
     library.gfx950_torch_memory_fraction.restype = ctypes.c_double
     for name, arguments in _ARGUMENTS.items():
         getattr(library, f"gfx950_torch_{name}").argtypes = arguments

@@ -93,6 +93,20 @@ def _set_fraction(fraction: float, device: int) -> None:
     hip.checked(hip.device().gfx950_torch_set_memory_fraction(fraction, device))
 
 
+def _pinned_statistics() -> dict[str, Any]:
+    """torch._C._cuda_hostMemoryStats, nested by the dots of the names."""
+    buffer = ctypes.create_string_buffer(1 << 12)
+    hip.device().gfx950_torch_pinned_stats(buffer, len(buffer))
+    nested: dict[str, Any] = {}
+    for name, value in json.loads(buffer.value).items():
+        *groups, field = name.split(".")
+        target = nested
+        for group in groups:
+            target = target.setdefault(group, {})
+        target[field] = value
+    return nested
+
+
 def install(torch_c: ModuleType) -> None:
     """Called by torch_c.install()."""
     device = hip.device()
@@ -100,6 +114,9 @@ def install(torch_c: ModuleType) -> None:
     functions: dict[str, Any] = {
         "_MemPool": MemPool,
         "_host_emptyCache": lambda: None,  # pinned memory goes back as soon as it is free
+        "_cuda_hostMemoryStats": _pinned_statistics,
+        "_cuda_resetPeakHostMemoryStats": lambda: device.gfx950_torch_pinned_reset(1),
+        "_cuda_resetAccumulatedHostMemoryStats": lambda: device.gfx950_torch_pinned_reset(0),
         "_cuda_memorySnapshot": snapshot,
         "_cuda_record_memory_history": _record_history,
         "_cuda_record_memory_history_legacy": _record_history_legacy,

@@ -11,7 +11,7 @@ import os
 from types import ModuleType
 from typing import Any
 
-from gfx950_emulator import graphs, hip, memory
+from gfx950_emulator import comm, graphs, hip, memory, ranges
 from gfx950_emulator.properties import DeviceProperties
 
 _CUDA_DEVICE_TYPE = 1  # c10::DeviceType::CUDA
@@ -67,19 +67,28 @@ def _event_class(torch_c: ModuleType) -> type:
         ) -> Any:
             if interprocess or external:
                 raise NotImplementedError("the emulated gfx950 has no interprocess and no external events")
-            return base.__new__(cls, device=torch_c.device("cuda"), enable_timing=enable_timing, blocking=blocking)
+            event = base.__new__(cls, device=torch_c.device("cuda"), enable_timing=enable_timing, blocking=blocking)
+            event._timed = enable_timing
+            return event
 
         @property
         def cuda_event(self) -> int:
             return int(self.event_id)
 
         def elapsed_time(self, end_event: Any) -> float:
-            # libtorch_python takes no subclass of torch.Event here
+            # libtorch_python takes no subclass of torch.Event here. The words are those of a GPU build.
+            if not (self._timed and end_event._timed):
+                raise ValueError("Both events must be created with argument 'enable_timing=True'.")
+            if not (self.event_id and end_event.event_id):
+                raise ValueError("Both events must be recorded before calculating elapsed time.")
             milliseconds = ctypes.c_float()
             begin, end = ctypes.c_void_p(self.event_id), ctypes.c_void_p(end_event.event_id)
             if hip.runtime().hipEventElapsedTime(ctypes.byref(milliseconds), begin, end) != 0:
                 raise RuntimeError(hip.runtime().gfx950_last_error().decode())
             return milliseconds.value
+
+        def ipc_handle(self) -> bytes:
+            raise NotImplementedError("the emulated gfx950 has no events that processes share (CUDA IPC)")
 
     return _CudaEventBase
 
@@ -221,8 +230,10 @@ def install(module: ModuleType | None) -> None:
     torch_c._CudaDeviceProperties = DeviceProperties
     torch_c._CudaStreamBase = _stream_class(torch_c)
     torch_c._CudaEventBase = _event_class(torch_c)
+    comm.install(torch_c)
     graphs.install(torch_c)
     memory.install(torch_c)
+    torch_c._nvtx = ranges.module()
     torch_c._cudart = _Cudart("torch._C._cudart")
     torch_c._dynamo.guards._empty_strided_cuda = empty_strided_cuda
 

@@ -24,3 +24,10 @@ def install(module: ModuleType | None) -> None:
         return tensor.untyped_storage()
 
     storage_class.__new__ = make
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise NotImplementedError(
+            "the emulated gfx950 has no device memory that processes share (CUDA IPC): send the tensor's .cpu()"
+        )
+
+    storage_class._share_cuda_ = storage_class._new_shared_cuda = refuse

@@ -48,6 +48,7 @@ constexpr CodeName kNames[] = {
     {hipErrorLaunchTimeOut, "hipErrorLaunchTimeOut", "the launch timed out and was terminated"},
     {hipErrorHostMemoryAlreadyRegistered, "hipErrorHostMemoryAlreadyRegistered", "memory is already registered"},
     {hipErrorHostMemoryNotRegistered, "hipErrorHostMemoryNotRegistered", "memory is not registered"},
+    {hipErrorAssert, "hipErrorAssert", "device-side assert triggered"},
     {hipErrorLaunchFailure, "hipErrorLaunchFailure", "unspecified launch failure"},
     {hipErrorNotSupported, "hipErrorNotSupported", "operation not supported"},
     {hipErrorStreamCaptureUnsupported, "hipErrorStreamCaptureUnsupported",
@@ -151,6 +152,11 @@ const char* hipGetErrorString(hipError_t error) {
     return thread_error.text.c_str();
   }
   const CodeName* entry = find(error);
+  return entry ? entry->description : "unknown error";
+}
+
+const char* gfx950_error_description(int code) {
+  const CodeName* entry = find(static_cast<hipError_t>(code));
   return entry ? entry->description : "unknown error";
 }
 

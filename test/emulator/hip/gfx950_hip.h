@@ -32,6 +32,12 @@ int gfx950_set_timing_only(int on);
 // Text of the last failure in this process; "" if there was none. Valid until the next call on the same thread.
 const char* gfx950_last_error();
 
+// Called around every kernel: a profiler's range. `end` gets what `begin` returned. Null removes them.
+void gfx950_observe_kernels(void* (*begin)(const char* kernel), void (*end)(void* range));
+
+// HIP's own words for a code.
+const char* gfx950_error_description(int code);
+
 // What is wrong with the GFX950_ variables that launches read; null if nothing is. Valid as the text above.
 const char* gfx950_check_environment();
 

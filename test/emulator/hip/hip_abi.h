@@ -24,6 +24,7 @@ enum hipError_t : int {
   hipErrorNotReady = 600,
   hipErrorIllegalAddress = 700,
   hipErrorLaunchTimeOut = 702,
+  hipErrorAssert = 710,
   hipErrorHostMemoryAlreadyRegistered = 712,
   hipErrorHostMemoryNotRegistered = 713,
   hipErrorLaunchFailure = 719,

@@ -1,5 +1,6 @@
 // Modules, their kernels, and launches.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <optional>
 
@@ -69,6 +70,25 @@ hipError_t pack_arguments(const ihipModuleSymbol_t& function, void** parameters,
   return hipSuccess;
 }
 
+std::atomic<void* (*)(const char*)> range_begin{nullptr};
+std::atomic<void (*)(void*)> range_end{nullptr};
+
+class ObservedKernel {
+ public:
+  explicit ObservedKernel(const std::string& name) {
+    if (const auto begin = range_begin.load()) range_ = begin(name.c_str());
+  }
+  ~ObservedKernel() {
+    const auto end = range_end.load();
+    if (range_ && end) end(range_);
+  }
+  ObservedKernel(const ObservedKernel&) = delete;
+  ObservedKernel& operator=(const ObservedKernel&) = delete;
+
+ private:
+  void* range_ = nullptr;
+};
+
 // Runs a kernel to its end. `function` may come from a graph, which holds no module alive.
 hipError_t run_kernel(hipFunction_t function, Dim3 grid, Dim3 block, unsigned dynamic_lds,
                       const std::vector<uint8_t>& kernarg) {
@@ -87,6 +107,7 @@ hipError_t run_kernel(hipFunction_t function, Dim3 grid, Dim3 block, unsigned dy
     std::optional<Hostcall> hostcall;
     const auto& arguments = gfx950::info(*function->kernel).arguments;
     if (std::any_of(arguments.begin(), arguments.end(), asks_for_host)) request.host = &hostcall.emplace().service();
+    const ObservedKernel observed(function->name);
     RunOptions options = RunOptions::from_environment();
     options.timing_only = timing_only;
     const LaunchResult result = gfx950::launch(request, options);
@@ -142,6 +163,11 @@ size_t gfx950_timing_parameters(char* buffer, size_t size) {
     fail(hipErrorInvalidValue, error.what());
     return 0;
   }
+}
+
+void gfx950_observe_kernels(void* (*begin)(const char*), void (*end)(void*)) {
+  range_begin = begin;
+  range_end = end;
 }
 
 hipError_t hipModuleLoadData(hipModule_t* module, const void* image) {

@@ -172,13 +172,6 @@ class TestClock(TestCase):
         self.assertEqual(gfx950_emulator.clock_ns() - clock, expected, atol=1e-3, rtol=0)  # whole picoseconds
         self.assertEqual(begin.elapsed_time(end), expected * 1e-6, atol=1e-9, rtol=1e-6)
 
-    def test_event_without_timing_says_so(self):
-        begin, end = torch.cuda.Event(), torch.cuda.Event()
-        begin.record()
-        end.record()
-        with self.assertRaisesRegex(RuntimeError, "without timing"):
-            begin.elapsed_time(end)
-
     def test_views_cost_nothing_and_a_product_costs_its_flops(self):
         x = torch.randn(1024, 1024, device="cuda", dtype=torch.bfloat16)
         clock = gfx950_emulator.clock_ns()
