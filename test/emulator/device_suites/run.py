@@ -31,9 +31,9 @@ def suite_names() -> list[str]:
     return sorted(path.stem.removeprefix("suite_") for path in HERE.glob("suite_*.py"))
 
 
-def load_exceptions() -> dict[str, dict[str, str]]:
+def load_exceptions(path: Path = HERE / "exceptions.toml") -> dict[str, dict[str, str]]:
     """Suite -> pattern of test names -> reason."""
-    parsed = tomllib.loads((HERE / "exceptions.toml").read_text())
+    parsed = tomllib.loads(path.read_text())
     for suite, reasons in parsed.items():
         if suite not in suite_names():
             raise SystemExit(f"exceptions.toml: there is no suite {suite!r}; there are {', '.join(suite_names())}")
@@ -84,6 +84,20 @@ def flatten(suite: unittest.TestSuite) -> list[Any]:
     return tests
 
 
+def classify(outcomes: dict[str, tuple[str, str]], exceptions: dict[str, str]) -> dict[str, tuple[str, str]]:
+    """What the exceptions make of outcomes: a failure that they name is excluded, a name whose test passes is stale."""
+    result: dict[str, tuple[str, str]] = {}
+    for name, (outcome, reason) in outcomes.items():
+        pattern = next((p for p in exceptions if fnmatch.fnmatchcase(name, p)), None)
+        if pattern is not None and outcome == "failed":
+            result[name] = ("excluded", exceptions[pattern])
+        elif pattern == name and outcome == "passed":
+            result[name] = ("stale", f"passes, but exceptions.toml says: {exceptions[pattern]}")
+        else:
+            result[name] = (outcome, reason)
+    return result
+
+
 def run_here(suite: str, every: int) -> dict[str, Any]:
     """Runs a suite in this process, which has the device."""
     warnings.simplefilter("ignore")
@@ -93,16 +107,10 @@ def run_here(suite: str, every: int) -> dict[str, Any]:
     start = time.monotonic()
     for test in tests[::every]:
         test.run(recorder)
-    exceptions = load_exceptions().get(suite, {})
-    outcomes: dict[str, tuple[str, str]] = {}
-    for name, (outcome, reason) in recorder.outcomes.items():
-        pattern = next((p for p in exceptions if fnmatch.fnmatchcase(name, p)), None)
-        if pattern is not None and outcome == "failed":
-            outcomes[name] = ("excluded", exceptions[pattern])
-        elif pattern is not None and outcome == "passed" and "*" not in pattern:
-            outcomes[name] = ("stale", f"passes, but exceptions.toml says: {exceptions[pattern]}")
-        else:
-            outcomes[name] = (outcome, reason)
+    outcomes = classify(recorder.outcomes, load_exceptions().get(suite, {}))
+    for pattern in load_exceptions().get(suite, {}) if every == 1 else ():
+        if not any(fnmatch.fnmatchcase(name, pattern) for name in recorder.outcomes):
+            outcomes[pattern] = ("stale", "exceptions.toml names a test that does not exist")
     return {"outcomes": outcomes, "seconds": time.monotonic() - start, "tests": len(tests)}
 
 
@@ -140,7 +148,7 @@ def main(argv: list[str] | None = None) -> int:
     if args.inside:
         result = run_here(args.inside, args.every)
         sys.stdout.flush()
-        print(json.dumps(result), flush=True)
+        print("\n" + json.dumps(result), flush=True)  # whatever a test has printed before
         return 0
     load_exceptions()
     everything: dict[str, Any] = {}
