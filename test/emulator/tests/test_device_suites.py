@@ -7,7 +7,7 @@ from pathlib import Path
 from device_process import run_python
 from torch.testing._internal.common_utils import TestCase, instantiate_parametrized_tests, parametrize, run_tests
 
-SUITES = Path(__file__).resolve().parents[1] / "device_suites"
+SUITES = Path(__file__).resolve().parents[1] / "suites"
 sys.path.insert(0, str(SUITES))
 import run as runner  # noqa: E402
 

@@ -1,6 +1,6 @@
 """Runs PyTorch's device-generic tests on the emulated device and prints what runs.
 
-    python test/emulator/device_suites/run.py [--suite NAME ...] [--every N] [--json FILE]
+    python test/emulator/suites/run.py [--suite NAME ...] [--every N] [--json FILE]
 
 Each suite is a module suite_<name>.py beside this file, run in a process of its own. exceptions.toml names the tests
 that fail and why: they are counted as excluded, and one that passes is an error, as is a failure that the file does not
