@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 import triton
 import triton.language as tl
+from test_device_kernels import launch_scale_and_add
 from torch.testing._internal.common_utils import TestCase, instantiate_parametrized_tests, parametrize, run_tests
 
 import gfx950_emulator
@@ -67,6 +68,23 @@ class TestCapture(TestCase):
             graph.replay()
             self.assertEqual(total.item(), ((torch.arange(64.0) + start + 1) * 2).sum().item())
         self.assertEqual(gfx950_emulator.launch_counts()["double_into"], 2)
+
+    def test_flydsl_kernels_are_recorded(self):
+        x, out = torch.arange(256.0, device="cuda"), torch.zeros(256, device="cuda")
+
+        def body():
+            launch_scale_and_add(x, x, out, 2.0, 256, 64, stream=torch.cuda.current_stream())
+
+        body()  # compiled before the capture
+        out.zero_()
+        gfx950_emulator.reset_launches()
+        graph, _ = captured(body)
+        self.assertEqual((gfx950_emulator.launch_counts(), out.sum().item()), ({}, 0))
+        for start in (0.0, 5.0):
+            x.copy_(torch.arange(256.0) + start)
+            graph.replay()
+            self.assertEqual(out.cpu(), (torch.arange(256.0) + start) * 3)
+        self.assertEqual(sum(gfx950_emulator.launch_counts().values()), 2)
 
     def test_every_kind_of_result(self):
         """Views, several results, out arguments, lists, running statistics that no schema calls written."""
@@ -453,6 +471,18 @@ class TestCompiled(TestCase):
             self.assertEqual(function(torch.full((8,), float(i), device="cuda")).cpu(), torch.full((8,), (i + 1) * 2.0))
             total += i + 1
             self.assertEqual(state.cpu(), total)
+
+    def test_max_autotune(self):
+        @torch.compile(mode="max-autotune")
+        def function(x, w):
+            return torch.relu(x @ w)
+
+        w = torch.randn(32, 32, device="cuda", dtype=torch.bfloat16)
+        with torch._inductor.config.patch(max_autotune_gemm_backends="ATEN"):
+            for _ in range(3):
+                x = torch.randn(32, 32, device="cuda", dtype=torch.bfloat16)
+                self.assertEqual(function(x, w), torch.relu(x @ w), atol=0.1, rtol=2e-2)
+        self.assertEqual(self.recordings(), 1)
 
     def test_stale_output_is_an_error(self):
         function = torch.compile(lambda x: x * 2 + 1, mode="reduce-overhead")

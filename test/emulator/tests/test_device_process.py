@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 
@@ -123,6 +124,27 @@ class TestActivation(TestCase):
         result = run_emulated(code, env={"GFX950_DEVICES": "3"})
         self.assertIn("3 cuda:1", result.stdout)
         self.assertFails(result, "same device.*cuda:2 and cuda:1")
+
+
+class TestMissingPackages(TestCase):
+    def test_what_to_install(self):
+        """An environment without Triton, FlyDSL and their tools: links to everything else."""
+        code = (
+            "import torch\n"
+            "x = torch.ones(4, device='cuda') + 1; print(x.sum().item())\n"
+            "from torch._native.flydsl import target; print(target.package_unsupported_reason())\n"
+            "torch.compile(lambda x: x + 1)(x)"
+        )
+        absent = re.compile(r"triton|flydsl|ziglang|rocm|.*\.pth$")
+        with tempfile.TemporaryDirectory() as folder:
+            for path in Path(sysconfig.get_path("purelib")).iterdir():
+                if not absent.match(path.name):
+                    (Path(folder) / path.name).symlink_to(path)
+            environment = {"PYTHONPATH": folder}
+            result = run_python("-S", "-m", "gfx950_emulator", "-c", code, env=environment)
+        self.assertIn("8.0", result.stdout, result.stderr)
+        self.assertIn("flydsl is not installed; pip install 'flydsl", result.stdout)
+        self.assertRegex(result.stderr, "TritonMissing: Cannot find a working triton installation")
 
 
 class TestRocmTree(TestCase):

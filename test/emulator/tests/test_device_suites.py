@@ -12,7 +12,7 @@ sys.path.insert(0, str(SUITES))
 import run as runner  # noqa: E402
 
 # Each n-th test: a few seconds for a suite, most of them for its import.
-EVERY = {"autocast": 6, "inductor": 30, "modules": 30, "nn": 12, "opchecks": 40, "optimizers": 15}
+EVERY = {"autocast": 6, "inductor": 30, "modules": 30, "nn": 12, "opchecks": 120, "optimizers": 15}
 
 
 class TestSuites(TestCase):
