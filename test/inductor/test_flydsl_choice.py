@@ -317,14 +317,46 @@ class TestUnavailable(ChoiceTestCase):
 
 
 class TestInSubprocess(ChoiceTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.enterContext(config.patch(autotune_in_subproc=True))
+        p = gemm_config.GemmProblem(m=M, n=N, k=K, dtype="bf16", lda=K, ldb=K, ldc=N)
+        self.names = [each.name for each in gemm_config.configs(p)][:2]
+        chosen = "|".join(re.escape(name) for name in self.names)
+        self.enterContext(config.patch({"test_configs.autotune_choice_desc_regex": rf"^({chosen}) "}))
+        self.enterContext(config.patch(max_autotune_gemm_backends="FLYDSL"))
+
     def test_autotuning(self) -> None:
         a, b = self.inputs()
-        with config.patch(autotune_in_subproc=True), warnings.catch_warnings():
+        with warnings.catch_warnings():
             warnings.filterwarnings("error", message="Failed to benchmark choice")
             self.compile_and_check(a, b)
         [tuned] = self.tuned
-        self.assertTrue(tuned.of("FLYDSL"))
+        self.assertEqual(set(tuned.of("FLYDSL")), set(self.names))
         self.assertTrue(all(0 < time < float("inf") for time in tuned.of("FLYDSL").values()), tuned)
+
+    def test_a_candidate_that_never_ends(self) -> None:
+        """Case M7: it is given up after a while, and the others go on."""
+        from torch._inductor.codegen.flydsl import template
+
+        stuck, other = self.names
+        real = template.gemm_module
+
+        def gemm_module(name: str, spec: gemm_config.GemmSpec) -> str:
+            text = real(name, spec)
+            if spec.config.name == stuck:
+                text += f"\n\ndef {name}_main(*args):\n    import time\n\n    time.sleep(3600)\n"
+            return text
+
+        with (
+            mock.patch.object(template, "gemm_module", gemm_module),
+            config.patch(max_autotune_subproc_result_timeout_seconds=12.0),
+        ):
+            self.compile_and_check(*self.inputs())
+        [tuned] = self.tuned
+        times = tuned.of("FLYDSL")
+        self.assertEqual(times.get(stuck, float("inf")), float("inf"))
+        self.assertTrue(0 < times[other] < float("inf"), times)
 
 
 class TestCaches(ChoiceTestCase):

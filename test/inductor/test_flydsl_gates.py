@@ -248,8 +248,9 @@ class TestFlyDSLGates(GateTestCase):
         with config.patch(max_autotune=False, max_autotune_gemm=False):
             self.assertEqual(reason_of(*problem()), "max_autotune is off")
 
-    def test_cpp_wrapper(self) -> None:
-        with mock.patch.object(self.graph, "cpp_wrapper", True):
+    @parametrize("mode", ["cpp_wrapper", "aot_mode"])
+    def test_without_python_at_run_time(self, mode: str) -> None:
+        with mock.patch.object(self.graph, mode, True):
             reason = reason_of(*problem())
         self.assertEqual(reason, "the C++ wrapper and AOTInductor cannot call a FlyDSL kernel")
 

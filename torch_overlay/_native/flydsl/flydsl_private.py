@@ -10,6 +10,8 @@
   loads that a pipeline keeps in flight; wave-uniform values have no other spelling.
 - ``flydsl._mlir`` and ``fx.rocdl.permlane16_swap``: no public name exchanges rows of 16 lanes between registers.
 - ``fx.rocdl.sched_barrier``: ends a region of the scheduling hints that ``fx.rocdl.sched_mfma`` and the like give.
+- Plain addresses for a compiled launcher's pointers: the argument that ``from_c_void_p`` makes fills its slot from an
+  integer as well (``PointerJitArg.__c_abi_spec__``). Making one costs 2 us, and a GEMM has eight pointers.
 - ``JitFunction._mem_cache``: the artifact of a compile-only run, from which tests read the code object.
 """
 

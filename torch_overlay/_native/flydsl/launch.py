@@ -35,6 +35,9 @@ def linker_missing_reason() -> str | None:
 class FlyDSLKernel:
     """One compiled kernel. ``make_launcher`` returns a fresh ``@flyc.jit`` function of the same code each time.
 
+    Arguments are plain numbers, also addresses. ``typed_args`` makes of them what FlyDSL has to see to compile; a
+    compiled launcher takes the numbers themselves (flydsl_private says why that is sound), which costs a fraction.
+
     A launcher's code object lives on the device that was current when it was first launched, so each device gets a
     launcher of its own; from the second on they come out of the disk cache.
     """
@@ -47,12 +50,14 @@ class FlyDSLKernel:
         example_args: tuple[Any, ...],
         arch: str,
         cache_dir: Path | None,
+        typed_args: Callable[[tuple[Any, ...]], tuple[Any, ...]] = tuple,
     ) -> None:
         self.name = name
         self.arch = arch
         self.launches = 0  # launches that returned, over all devices: lets a test prove that the kernel ran
         self._make_launcher = make_launcher
         self._cache_dir = cache_dir
+        self._typed_args = typed_args
         self._launcher = self._compile(example_args)
         self._spare: Any = self._launcher
         self._loaded: dict[int, Callable[..., None]] = {}
@@ -64,7 +69,7 @@ class FlyDSLKernel:
         with _tracing, flydsl_scope(arch=self.arch, compile_only=True, cache_dir=self._cache_dir):
             launcher = self._make_launcher()
             try:
-                flyc.compile(launcher, *example_args)
+                flyc.compile(launcher, *self._typed_args(example_args))
             except Exception as error:  # whatever FlyDSL raises when its linker is missing; anything else goes on
                 reason = linker_missing_reason()
                 if reason is None:
@@ -101,7 +106,7 @@ class FlyDSLKernel:
             with _tracing, flydsl_scope(arch=self.arch, compile_only=False, cache_dir=self._cache_dir):
                 launcher, self._spare = self._spare or self._make_launcher(), None
                 # flyc.compile with live arguments launches once and returns the callable for all further launches.
-                loaded = flyc.compile(launcher, *args)
+                loaded = flyc.compile(launcher, *self._typed_args(args))
             if loaded is None:
                 raise RuntimeError(f"FlyDSL returned no callable for {self.name}: it did not run")
             self._loaded[device_index] = loaded

@@ -60,15 +60,12 @@ class CompiledGemm:
         # One element of a column or a scalar is read at a time, of everything else 16 bytes.
         lone = [1 if o.kind in ("full", "row") else _ALIGNMENT // OUT_ITEM_BYTES[o.dtype] for o in spec.epilogue.inputs]
         self._alignments = [_ALIGNMENT // few for few in (1, 1, 1, 1, *lone, *[1] * self._unused)]
-        pointers = [
-            flyc.from_c_void_p(element, 0, assumed_align=alignment)
-            for element, alignment in zip(self._elements, self._alignments, strict=True)
-        ]
-        numbers = (8,) * (6 + 3 + 2 * MAX_INPUTS + 1)
+        addresses, numbers = (0,) * len(self._elements), (8,) * (6 + 3 + 2 * MAX_INPUTS + 1)
         self.kernel = FlyDSLKernel(
             name=spec.name,
             make_launcher=functools.partial(make_launcher, spec.name),
-            example_args=(*pointers, *numbers, self._key, None),
+            example_args=(*addresses, *numbers, self._key, None),
+            typed_args=self._pointers,
             arch=spec.arch,
             cache_dir=Path(cache_dir()) / "flydsl",
         )
@@ -95,18 +92,28 @@ class CompiledGemm:
             if len(self._checked) >= _CHECKED_LIMIT:
                 self._checked.clear()
             self._checked[shapes] = numbers
+        addresses = [a.data_ptr(), b_nk.data_ptr(), out.data_ptr()]
         workspace = out
         if self.spec.config.split_k > 1:
+            # Given back when this returns, and handed out again on this stream only: behind the kernels that use it.
             parts = self.spec.config.split_k * out.numel()
             workspace = torch.empty(parts, dtype=torch.float32, device=out.device)
-        passed = (a, b_nk, out, workspace, *epilogue_inputs, *(out,) * self._unused)
-        pointers = []
-        for element, alignment, tensor in zip(self._elements, self._alignments, passed, strict=True):
-            address = tensor.data_ptr()
+        addresses.append(workspace.data_ptr())
+        for tensor in epilogue_inputs:
+            addresses.append(tensor.data_ptr())
+        for address, alignment in zip(addresses, self._alignments, strict=False):
             if address % alignment:
                 raise ValueError(f"{self.spec.name}: address {address:#x} is not a multiple of {alignment} bytes")
-            pointers.append(flyc.from_c_void_p(element, address, assumed_align=alignment))
-        self.kernel.launch(out.device.index, *pointers, *numbers, self._key, stream)
+        unused = (addresses[2],) * self._unused
+        self.kernel.launch(out.get_device(), *addresses, *unused, *numbers, self._key, stream)
+
+    def _pointers(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments of a launch as FlyDSL wants them where it compiles: addresses know what they point to."""
+        pointers = [
+            flyc.from_c_void_p(element, address, assumed_align=alignment)
+            for element, alignment, address in zip(self._elements, self._alignments, args, strict=False)
+        ]
+        return (*pointers, *args[len(pointers) :])
 
     def _check(
         self, a: torch.Tensor, b_nk: torch.Tensor, out: torch.Tensor, inputs: tuple[torch.Tensor, ...]
