@@ -53,7 +53,8 @@ def microseconds(function: Callable[[], object]) -> float:
 @contextmanager
 def nothing_executed() -> Iterator[None]:
     """Compiled kernels of this process pack their arguments and launch nothing."""
-    states = [loaded._call_state for kernel in gemm._compiled.values() for loaded in kernel.kernel._loaded.values()]
+    loaded: list[Any] = [each for compiled in gemm._compiled.values() for each in compiled.kernel._loaded.values()]
+    states = [each._call_state for each in loaded]
     before = [state._func_exe for state in states]
     for state in states:
         state._func_exe, state._tls = (lambda packed: None), type(state._tls)()
