@@ -15,6 +15,7 @@ struct Store {
   std::shared_mutex mutex;
   std::map<uintptr_t, Memory::Range> ranges;  // by begin; never overlapping
   std::map<uintptr_t, size_t> owned;          // begin -> size of what allocate() made
+  std::map<int, size_t> of_device;            // sums of `owned`
 };
 
 Store& store() {
@@ -42,6 +43,7 @@ void* Memory::allocate(size_t size, int device, bool poison) {
   std::unique_lock lock(store().mutex);
   store().ranges[begin] = Range{begin, begin + size, Owner::device, device};
   store().owned[begin] = size;
+  store().of_device[device] += size;
   return pointer;
 }
 
@@ -49,7 +51,10 @@ bool Memory::release(void* pointer) {
   const uintptr_t begin = reinterpret_cast<uintptr_t>(pointer);
   {
     std::unique_lock lock(store().mutex);
-    if (store().owned.erase(begin) == 0) return false;
+    const auto owned = store().owned.find(begin);
+    if (owned == store().owned.end()) return false;
+    store().of_device[store().ranges.at(begin).device] -= owned->second;
+    store().owned.erase(owned);
     store().ranges.erase(begin);
   }
   std::free(pointer);
@@ -110,12 +115,8 @@ std::optional<Memory::Range> Memory::nearest(const void* pointer) const {
 
 size_t Memory::allocated_bytes(int device) const {
   std::shared_lock lock(store().mutex);
-  size_t total = 0;
-  for (const auto& [begin, size] : store().owned) {
-    auto range = store().ranges.find(begin);
-    if (range != store().ranges.end() && range->second.device == device) total += size;
-  }
-  return total;
+  const auto found = store().of_device.find(device);
+  return found == store().of_device.end() ? 0 : found->second;
 }
 
 }  // namespace gfx950
