@@ -119,7 +119,7 @@ GFX950_EXPORT double gfx950_launch(void* object, const char* kernel, const uint3
         launch.kernarg = kernarg;
         launch.kernarg_size = kernarg_size;
         gfx950::RunOptions options = gfx950::RunOptions::from_environment();
-        options.timing_only = timing_only;
+        if (timing_only) options.timing = gfx950::RunOptions::Timing::only;
         const gfx950::LaunchResult result = gfx950::launch(launch, options);
         last_report = result.report;
         const gfx950::LaunchCounts& c = result.counts;

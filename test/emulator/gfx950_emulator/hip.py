@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from gfx950_emulator import machine
@@ -77,8 +78,8 @@ def runtime() -> ctypes.CDLL:
     library.gfx950_timing_report.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
     library.gfx950_timing_parameters.restype = ctypes.c_size_t
     library.gfx950_timing_parameters.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
-    library.gfx950_set_timing_only.restype = ctypes.c_int
-    library.gfx950_set_timing_only.argtypes = [ctypes.c_int]
+    library.gfx950_set_timing.restype = ctypes.c_int
+    library.gfx950_set_timing.argtypes = [ctypes.c_int]
     library.gfx950_last_error.restype = ctypes.c_char_p
     library.gfx950_memory_limit.restype = ctypes.c_uint64
     library.gfx950_device_count.restype = ctypes.c_int
@@ -153,6 +154,21 @@ def timing_report(kernel: str) -> dict[str, Any] | None:
         lambda buffer, size: runtime().gfx950_timing_report(kernel.encode(), buffer, size)
     )
     return parsed
+
+
+TIMING_ALSO, TIMING_PREFERRED, TIMING_ONLY = range(3)  # of gfx950_set_timing
+
+
+@contextmanager
+def timing(mode: int) -> Iterator[None]:
+    """Within the block, launches skip as much as `mode` says, or more if they did before."""
+    before = runtime().gfx950_set_timing(mode)
+    if before > mode:
+        runtime().gfx950_set_timing(before)
+    try:
+        yield
+    finally:
+        runtime().gfx950_set_timing(before)
 
 
 def timing_parameters() -> dict[str, dict[str, Any]]:

@@ -43,14 +43,13 @@ def timing_parameters() -> dict[str, dict[str, Any]]:
 @contextmanager
 def timing_only() -> Iterator[None]:
     """Kernels launched inside advance the virtual clock and get a report, but execute no more than that asks for:
-    a few of their workgroups, whose stores go nowhere. Memory stays as it is, and the launches are not counted."""
+    a few of their workgroups, whose stores go nowhere. Memory stays as it is, and the launches are not counted.
+
+    A kernel in which an atomic's result decides, or that prints, is refused."""
     from gfx950_emulator import hip
 
-    before = hip.runtime().gfx950_set_timing_only(1)
-    try:
+    with hip.timing(hip.TIMING_ONLY):
         yield
-    finally:
-        hip.runtime().gfx950_set_timing_only(before)
 
 
 def clock_ns() -> float:

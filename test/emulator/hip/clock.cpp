@@ -86,10 +86,10 @@ uint64_t clock_picoseconds() {
   return now_picoseconds;
 }
 
-void count_launch(const std::string& kernel_name, const LaunchResult& result, bool timing_only) {
+void count_launch(const std::string& kernel_name, const LaunchResult& result) {
   std::lock_guard<std::mutex> lock(mutex);
   reports[kernel_name] = result.report;
-  if (timing_only) return;
+  if (!result.executed) return;
   KernelStatistics& entry = statistics[kernel_name];
   ++entry.launches;
   entry.nanoseconds += result.nanoseconds;

@@ -25,9 +25,10 @@ void gfx950_reset_launch_statistics();
 size_t gfx950_timing_report(const char* kernel_name, char* buffer, size_t size);
 // The model's numbers with their sources, as JSON; null and gfx950_last_error() if GFX950_TIMING_PARAMS is wrong.
 size_t gfx950_timing_parameters(char* buffer, size_t size);
-// 1: launches execute only what their modelled time asks for, write nothing, and are not counted. Returns the setting
-// before. For the whole process.
-int gfx950_set_timing_only(int on);
+// 2: launches execute only what their modelled time asks for, write nothing, and are not counted; kernels that cannot
+// be timed in this way are refused. 1: such kernels run as usual. 0: all do. Returns the mode before; for the whole
+// process.
+int gfx950_set_timing(int mode);
 
 // Text of the last failure in this process; "" if there was none. Valid until the next call on the same thread.
 const char* gfx950_last_error();

@@ -24,7 +24,7 @@ namespace {
 
 LiveHandles modules, functions;
 std::mutex core_mutex;  // the core is not thread-safe
-bool timing_only = false;
+RunOptions::Timing timing = RunOptions::Timing::also;
 
 bool hidden(const KernelArgument& argument) { return argument.value_kind.rfind("hidden_", 0) == 0; }
 bool asks_for_host(const KernelArgument& argument) { return argument.value_kind == "hidden_hostcall_buffer"; }
@@ -109,10 +109,10 @@ hipError_t run_kernel(hipFunction_t function, Dim3 grid, Dim3 block, unsigned dy
     if (std::any_of(arguments.begin(), arguments.end(), asks_for_host)) request.host = &hostcall.emplace().service();
     const ObservedKernel observed(function->name);
     RunOptions options = RunOptions::from_environment();
-    options.timing_only = timing_only;
+    options.timing = timing;
     const LaunchResult result = gfx950::launch(request, options);
     advance_clock(result.nanoseconds);
-    count_launch(function->name, result, timing_only);
+    count_launch(function->name, result);
     return hipSuccess;
   } catch (const Error& error) {
     // As on hardware: a launch that cannot be enqueued says so at once, one that fails while it runs says so later.
@@ -147,10 +147,11 @@ using namespace gfx950::hip;
 
 extern "C" {
 
-int gfx950_set_timing_only(int on) {
+int gfx950_set_timing(int mode) {
+  if (mode < 0 || mode > 2) return -1;
   std::lock_guard<std::mutex> lock(core_mutex);
-  const int before = timing_only ? 1 : 0;
-  timing_only = on != 0;
+  const int before = static_cast<int>(timing);
+  timing = static_cast<RunOptions::Timing>(mode);
   return before;
 }
 

@@ -71,7 +71,7 @@ uint64_t memory_limit();
 void advance_clock(double nanoseconds);
 uint64_t clock_picoseconds();
 // A launch that was only timed is not counted, but its report is kept.
-void count_launch(const std::string& kernel_name, const LaunchResult& result, bool timing_only);
+void count_launch(const std::string& kernel_name, const LaunchResult& result);
 
 enum class Link { device, host };  // both ends on a device, or one on the host
 double copy_nanoseconds(size_t bytes, Link link);

@@ -62,7 +62,6 @@ void ds_read(Wave& w, const Inst& in) {
       for (int k = 0; k < Words; ++k) w.v[in.dst + k][i] = x[k];
     });
   }
-  w.counts.lds_bytes += 4 * Words * kLanes;
 }
 
 template <int Words>
@@ -81,7 +80,6 @@ void ds_write(Wave& w, const Inst& in) {
       std::memcpy(w.lds + wrapped(address[i], offset), x, sizeof x);
     });
   }
-  w.counts.lds_bytes += 4 * Words * kLanes;
 }
 
 template <Element E>
@@ -95,7 +93,6 @@ void ds_read_small(Wave& w, const Inst& in) {
     std::memcpy(&raw, w.lds + wrapped(address[i], static_cast<u32>(in.offset)), bytes_of(E));
     d[i] = loaded(E, raw, d[i]);
   });
-  w.counts.lds_bytes += 4 * kLanes;
 }
 
 template <Element E>
@@ -108,7 +105,6 @@ void ds_write_small(Wave& w, const Inst& in) {
     const u32 value = stored(E, data[i]);
     std::memcpy(w.lds + wrapped(address[i], static_cast<u32>(in.offset)), &value, bytes_of(E));
   });
-  w.counts.lds_bytes += 4 * kLanes;
 }
 
 // Two accesses of Words dwords; the offsets are already in bytes.
@@ -132,7 +128,6 @@ void ds_read2(Wave& w, const Inst& in) {
     }
   }
   write_rows(w, w.v[in.dst], out[0], 2 * Words);
-  w.counts.lds_bytes += 8 * Words * kLanes;
 }
 
 template <int Words>
@@ -149,7 +144,6 @@ void ds_write2(Wave& w, const Inst& in) {
       std::memcpy(w.lds + wrapped(address[i], offset[half]), x, sizeof x);
     });
   }
-  w.counts.lds_bytes += 8 * Words * kLanes;
 }
 
 // Transposing reads: the 64 bits that each of 16 lanes reads form a tile, which is handed out by columns.
@@ -185,7 +179,6 @@ void ds_read_tr(Wave& w, const Inst& in) {
       }
     }
   }
-  w.counts.lds_bytes += 8 * kLanes;
 }
 
 // The same with 16 elements of four or six bits a lane, a row each: lane q gets element q of all 16 rows.
@@ -221,7 +214,6 @@ void ds_read_tr_small(Wave& w, const Inst& in) {
     }
   }
   write_rows(w, w.v[in.dst], out[0], kWords);
-  w.counts.lds_bytes += 4 * kWords * kLanes;
 }
 
 // ---- lane exchange
@@ -292,7 +284,6 @@ void ds_atomic(Wave& w, const Inst& in) {
       if (sizeof(U) == 8) w.v[in.dst + 1][i] = static_cast<u32>(static_cast<u64>(old) >> 32);
     }
   });
-  w.counts.lds_bytes += sizeof(U) * kLanes;
 }
 
 // ---- building

@@ -147,7 +147,6 @@ void load_to_lds(Wave& w, const Inst& in, const LaneAddresses& lanes, uint64_t z
     for_each_lane(zero, [&](int i) { std::memset(lds + i * 4 * Words, 0, 4 * Words); });
   }
   w.counts.bytes_loaded += 4 * Words * static_cast<unsigned>(__builtin_popcountll(lanes.on));
-  w.counts.lds_bytes += 4 * Words * kLanes;
 }
 
 // The same for bytes and halves, each extended to a dword of LDS.
@@ -165,7 +164,6 @@ void load_part_to_lds(Wave& w, const Inst& in, const LaneAddresses& lanes, uint6
     std::memcpy(lds + 4 * i, &value, 4);
   });
   w.counts.bytes_loaded += static_cast<unsigned>(bytes_of(E) * __builtin_popcountll(lanes.on));
-  w.counts.lds_bytes += 4 * kLanes;
 }
 
 }  // namespace gfx950::exec

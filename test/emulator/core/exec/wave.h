@@ -27,7 +27,6 @@ struct MemoryWindow {
 
 struct WaveCounts {
   uint64_t bytes_loaded = 0, bytes_stored = 0;
-  uint64_t lds_bytes = 0;
 };
 
 struct Program;

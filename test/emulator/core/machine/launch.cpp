@@ -166,11 +166,10 @@ void run_all(const LaunchState& state, LaunchCounts& counts) {
   }
 }
 
-// A timing-only launch: the sampled workgroups, with as much skipped as their control flow and addresses allow.
-void run_samples(LaunchState& state, Sampling& sampling) {
-  if (state.launch.host != nullptr && state.program->interrupts) {
-    invalid(state.kernel->info, "cannot be timed without running it: it may call the host");
-  }
+// A timing-only launch: the sampled workgroups, with as much skipped as their control flow and addresses allow. Returns
+// why that cannot be, or nothing.
+std::string run_samples(LaunchState& state, Sampling& sampling) {
+  if (state.launch.host != nullptr && state.program->interrupts) return "it may call the host";
   const auto& samples = sampling.plan().samples;
   for (timing::Skip skip : {timing::Skip::data, timing::Skip::matrix, timing::Skip::stores}) {
     state.skip = skip;
@@ -179,11 +178,11 @@ void run_samples(LaunchState& state, Sampling& sampling) {
       std::vector<std::unique_ptr<Workgroup>> workers;
       run_on_threads(state, samples.size(), workers, [&](uint64_t position) { return samples[position].index; });
       if (skip != timing::Skip::data) sampling.mark_depends_on_data();
-      return;
+      return "";
     } catch (const timing::SkippedTooMuch&) {
     }
   }
-  invalid(state.kernel->info, "cannot be timed without running it: an atomic operation's result decides what it does");
+  return "an atomic operation's result decides what it does";
 }
 
 void append_profile(const std::string& path, const TimingReport& report) {
@@ -214,12 +213,6 @@ LaunchResult launch(const Launch& launch, const RunOptions& options) {
   state.deadline = std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
                                                           std::chrono::duration<double>(options.timeout_seconds));
 
-  if (options.timing_only) {
-    state.options.check = false;  // of values that are not computed
-    state.options.trace.reset();
-    state.options.break_at.reset();
-  }
-
   // What the launch would take: remembered, or from workgroups that are recorded while they run.
   const timing::MachineParams params = timing::MachineParams::from_environment();
   const std::string signature = signature_of(launch, params);
@@ -232,14 +225,29 @@ LaunchResult launch(const Launch& launch, const RunOptions& options) {
   }
 
   LaunchResult result;
-  if (!options.timing_only) {
-    run_all(state, result.counts);
-  } else if (!report) {
-    run_samples(state, *sampling);
+  if (options.timing != RunOptions::Timing::also) {
+    result.executed = false;
+    if (!report) {
+      // The checker and the tracer look at values, which are not computed.
+      state.options.check = false;
+      state.options.trace.reset();
+      state.options.break_at.reset();
+      const std::string refusal = run_samples(state, *sampling);
+      if (!refusal.empty()) {
+        if (options.timing == RunOptions::Timing::only) {
+          invalid(kernel.info, "cannot be timed without running it: " + refusal);
+        }
+        sampling->clear();
+        state.skip = timing::Skip::none;
+        state.options = options;
+        result.executed = true;
+      }
+    }
   }
+  if (result.executed) run_all(state, result.counts);
   if (!report) {
     const auto fresh = sampling->predict(options.timeline_events);
-    fresh->timing_only = options.timing_only;
+    fresh->timing_only = !result.executed;
     report = fresh;
     if (!sampling->depends_on_data() && options.timeline_events == 0) kernel.remember(signature, report);
   }

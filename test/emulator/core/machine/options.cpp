@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "../timing/params.h"
 #include "gfx950/gfx950.h"
 
 namespace gfx950 {
@@ -90,6 +91,7 @@ RunOptions RunOptions::from_environment() {
   if (read("GFX950_TRACE", value)) options.trace = parse_watch("GFX950_TRACE", value, false);
   if (read("GFX950_BREAK", value)) options.break_at = parse_watch("GFX950_BREAK", value, true);
   read("GFX950_TRACE_FILE", options.trace_file);
+  timing::MachineParams::from_environment();  // refused here, before the first launch reads them
   read("GFX950_PROFILE", options.profile_file);
   if (read("GFX950_PROFILE_TIMELINE", value)) {
     if (value != "0" && value != "1") bad("GFX950_PROFILE_TIMELINE", value, "0 or 1");

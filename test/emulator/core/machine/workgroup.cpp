@@ -126,10 +126,6 @@ void Workgroup::start_wave(uint32_t number, uint64_t index) {
 void Workgroup::finish_wave(const Wave& w) {
   totals_.bytes_loaded += w.counts.bytes_loaded;
   totals_.bytes_stored += w.counts.bytes_stored;
-  totals_.lds_bytes += w.counts.lds_bytes;
-  for (int k = 2; k < Wave::kWindows; ++k) {
-    if (w.windows[k].begin < w.windows[k].end) totals_.windows.insert({w.windows[k].begin, w.windows[k].end});
-  }
 }
 
 template <bool Check, bool Trace, bool Sample>

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <set>
 #include <vector>
 
 #include "../exec/wave.h"
@@ -32,9 +31,8 @@ struct LaunchState {
 
 struct WorkerTotals {
   std::vector<uint64_t> hits;  // executions of each instruction
-  uint64_t bytes_loaded = 0, bytes_stored = 0, lds_bytes = 0;
-  uint64_t uninitialised_lds_reads = 0;               // counted by the checker
-  std::set<std::pair<uintptr_t, uintptr_t>> windows;  // allocations touched
+  uint64_t bytes_loaded = 0, bytes_stored = 0;
+  uint64_t uninitialised_lds_reads = 0;  // counted by the checker
 };
 
 class Workgroup {

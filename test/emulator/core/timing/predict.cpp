@@ -326,6 +326,13 @@ std::shared_ptr<TimingReport> predict(const Launch& launch, const Plan& plan, co
   r.sgpr_spills = info.sgpr_spill_count;
   r.program = launch.kernel->shared_program();
   for (const Record& record : records) r.units.push_back(record.unit);
+  // Now, while the code object is loaded.
+  if (r.program->lines != nullptr && !r.program->lines->empty()) {
+    for (size_t k = 0; k < records.size(); ++k) {
+      r.sources.push_back(r.unit.pcs[k].issues == 0 ? ""
+                                                    : r.program->lines->at(r.program->address + r.program->offset[k]));
+    }
+  }
   return report;
 }
 

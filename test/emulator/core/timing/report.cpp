@@ -43,6 +43,7 @@ void instructions(Json& out, const TimingReport& r) {
         .field("pc", r.program->offset[k])
         .field("text", r.program->text[k])
         .field("unit", name_of(r.units[k]));
+    if (!r.sources.empty()) out.field("source", r.sources[k]);
     out.field("issues", s.issues).field("stall_cycles", s.stalls);
     out.key("stalls").open('{');
     for (int reason = 0; reason < timing::kStalls; ++reason) {

@@ -43,6 +43,7 @@ struct TimingReport {
   // ---- the program, for the statistics by instruction
   std::shared_ptr<const exec::Program> program;
   std::vector<timing::Unit> units;
+  std::vector<std::string> sources;  // "file:line", empty if the code object has no line table
 };
 
 }  // namespace gfx950

@@ -111,9 +111,11 @@ struct RunOptions {
   std::optional<Watch> trace;        // every instruction that this workgroup executes, as text
   std::optional<Watch> break_at;     // its registers when a wave first gets there
   std::string trace_file;            // where both are appended; empty: standard error
-  // Executes no more than the modelled time asks for: a few workgroups, without their stores and without arithmetic on
-  // which neither control flow nor addresses depend. Memory stays as it is; nothing is counted.
-  bool timing_only = false;
+  // Timing::only executes no more than the modelled time asks for: a few workgroups, without their stores and without
+  // arithmetic on which neither control flow nor addresses depend. Memory stays as it is; nothing is counted. A kernel
+  // that cannot be timed in this way is refused; with Timing::preferred it runs as usual.
+  enum class Timing : uint8_t { also, preferred, only };
+  Timing timing = Timing::also;
   std::string profile_file;    // where a report of each launch is appended as a line of JSON; empty: nowhere
   size_t timeline_events = 0;  // of one compute unit, in the report
   // GFX950_PROFILE and GFX950_PROFILE_TIMELINE set the last two.
@@ -157,6 +159,7 @@ struct LaunchResult {
   LaunchCounts counts;
   double nanoseconds = 0;  // modelled; test/emulator/core/timing/README.md says how
   std::shared_ptr<const TimingReport> report;
+  bool executed = true;  // false: only timed
 };
 
 // Runs the whole grid to its end. Throws Error; memory may then be partly written, as on hardware.
