@@ -7,7 +7,7 @@ deterministic: the halves come from a seed, and the search is over fixed grids.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -96,10 +96,12 @@ def fit(surface: Surface, published: Floats, weights: Floats, starts: int = 4) -
     return best
 
 
-def halves(families: Sequence[str], count: int, seed: int) -> list[npt.NDArray[np.bool_]]:
+def halves(
+    families: Sequence[str], count: int, seed: int, fitted: Collection[str] | None = None
+) -> list[npt.NDArray[np.bool_]]:
     """Random halves, drawn within each family so that each is in both; of an odd number the fit gets the smaller half,
-    but of a family of one row that row."""
-    names = sorted(set(families))
+    but of a family of one row that row. Families that are not in `fitted` are never fitted on."""
+    names = sorted(set(families) if fitted is None else set(families) & set(fitted))
     draws = random.Random(seed)
     result = []
     for _ in range(count):
@@ -120,21 +122,28 @@ class HeldOut:
     constants: Floats  # [halves, constants]
 
 
-def held_out(surface: Surface, published: Floats, families: Sequence[str], count: int, seed: int) -> HeldOut:
+def held_out(
+    surface: Surface,
+    published: Floats,
+    families: Sequence[str],
+    count: int,
+    seed: int,
+    fitted: Collection[str] | None = None,
+) -> HeldOut:
     total = np.zeros(len(published))
     times = np.zeros(len(published))
     seen = np.zeros(len(published))
-    fitted = []
-    for chosen in halves(families, count, seed):
+    constants = []
+    for chosen in halves(families, count, seed, fitted):
         values = fit(surface, published, family_weights(families, chosen))
-        fitted.append(values)
+        constants.append(values)
         out = ~chosen
         modelled = surface.times(values)
         total[out] += np.abs(modelled[out] / published[out] - 1.0)
         times[out] += modelled[out]
         seen += out
     with np.errstate(invalid="ignore"):  # a family of one row is never held out: NaN
-        return HeldOut(total / seen, times / seen, np.array(fitted))
+        return HeldOut(total / seen, times / seen, np.array(constants))
 
 
 class Interpolated:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ from bench.report import Goal, Section
 from bench.validation import fit
 from bench.validation.fit import Constant, Floats
 from bench.validation.micro import Case
-from bench.validation.rows import FAMILIES, Row
+from bench.validation.rows import FAMILIES, FITTED, Row
 from bench.validation.study import Study
 
 # Mean and worst error that a family is held to; None: no worst was set.
@@ -41,13 +41,15 @@ class Contest:
     every: Floats
 
     @staticmethod
-    def of(surface: fit.Surface, rows: Sequence[Row], halves: int, seed: int) -> Contest:
+    def of(
+        surface: fit.Surface, rows: Sequence[Row], halves: int, seed: int, fitted: Collection[str] = FITTED
+    ) -> Contest:
         families = [row.family for row in rows]
         published = np.array([row.published_ns for row in rows])
-        weights = fit.family_weights(families, np.ones(len(rows), dtype=bool))
+        weights = fit.family_weights(families, np.array([family in fitted for family in families]))
         return Contest(
             surface,
-            fit.held_out(surface, published, families, halves, seed),
+            fit.held_out(surface, published, families, halves, seed, fitted),
             fit.fit(surface, published, weights),
         )
 
@@ -91,11 +93,11 @@ def row_lines(found: Study, model: Contest, roofline: Contest) -> list[list[str]
     return lines
 
 
-def family_section(rows: Sequence[Row], model: Contest, roofline: Contest, halves: int) -> Section:
+def family_section(rows: Sequence[Row], model: Contest, roofline: Contest, title: str) -> Section:
     mean, worst, line = means(rows, model.held.error), worsts(rows, model.held.error), means(rows, roofline.held.error)
     counts = {family: len(values) for family, values in by_family(rows, model.held.error).items()}
     return Section(
-        title=f"held-out error by family, mean over {halves} halves",
+        title=title,
         columns=["family", "rows", "model mean", "model worst row", "roofline mean", "goal mean", "goal worst"],
         rows=[
             [
@@ -116,7 +118,7 @@ def constants_section(contest: Contest, title: str) -> Section:
     fitted = contest.held.constants
     return Section(
         title=title,
-        columns=["constant", "unit", "default", "fit on all rows", "least of the halves", "median", "most"],
+        columns=["constant", "unit", "default", "fit on all of them", "least of the halves", "median", "most"],
         rows=[
             [
                 constant.name,
