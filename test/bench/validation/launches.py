@@ -29,8 +29,9 @@ from torch._inductor.kernel.flydsl import gemm, gemm_config
 from bench.validation import triton_kernels
 from bench.validation.rows import Row
 
-TRITON_CANDIDATES = 8
+TRITON_CANDIDATES = 12
 COMPUTE_UNITS = 256
+LDS_BYTES = 160 << 10
 ARCH = "gfx950"
 _TORCH = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 # Block of M, N, K, and waves: from decode to large squares.
@@ -78,11 +79,14 @@ def _own_gemm(row: Row) -> Iterator[Candidate]:
 
 
 def _likely(m: int, n: int, k: int, block_m: int, block_n: int, block_k: int) -> float:
-    """Clocks of the busiest compute unit by MFMA and L2 throughput alone: enough to leave out what cannot be best."""
+    """Clocks of the busiest compute unit by MFMA and L2 throughput, and a memory latency for each K tile of the
+    workgroups that LDS holds together: enough to leave out what cannot be best."""
     tiles = math.ceil(m / block_m) * math.ceil(n / block_n)
-    mfma = block_m * block_n * k / 2048
-    loads = (block_m + block_n) * k * 2 / 64
-    return math.ceil(tiles / COMPUTE_UNITS) * (max(mfma, loads) + 500 * math.ceil(k / block_k) / 2)
+    on_unit = math.ceil(tiles / COMPUTE_UNITS)
+    resident = min(8, LDS_BYTES // ((block_m + block_n) * block_k * 2))
+    mfma = on_unit * block_m * block_n * k / 2048
+    loads = on_unit * (block_m + block_n) * k * 2 / 64
+    return max(mfma, loads, math.ceil(on_unit / resident) * math.ceil(k / block_k) * 600.0)
 
 
 def _triton_gemm(row: Row) -> Iterator[Candidate]:
