@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Sequence
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
@@ -36,8 +35,11 @@ def _resolve(name: str) -> Callable[[ModuleType | None], None]:
     return resolved
 
 
-class HookFinder(MetaPathFinder):
-    """Finds the hooked modules where Python's own finder does, and wraps their execution."""
+class HookFinder:
+    """Finds the hooked modules where Python's own finder does, and wraps their execution.
+
+    It does not derive from importlib.abc.MetaPathFinder, whose import costs more than all of this package's start.
+    """
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
