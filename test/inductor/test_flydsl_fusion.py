@@ -77,6 +77,11 @@ APART: dict[str, tuple[Callable[..., Any], Callable[[], list[torch.Tensor]], str
     "column_major_input": (
         lambda x, w, r: torch.relu(x @ w.T) * r.T, lambda: [x(), w(), small(N, M, seed=5)], "neither a row, a column"
     ),
+    "a_scalar_of_the_host": (
+        lambda x, w, s: (x @ w.T) * s,
+        lambda: [x(), w(), torch.tensor(0.5)],
+        "is on cpu and the product on cuda",
+    ),
     "transposed_result": (lambda x, w: torch.relu(x @ w.T).T.contiguous(), lambda: [x(), w()], None),
     "reduction": (lambda x, w: torch.relu(x @ w.T).sum(-1), lambda: [x(), w()], None),
 }  # fmt: skip

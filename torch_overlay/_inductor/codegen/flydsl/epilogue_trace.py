@@ -51,6 +51,7 @@ class _Tracer(DefaultHandler):
     def __init__(self, product: ir.Buffer, call: GemmCall) -> None:
         self.call = call
         self.size = tuple(product.get_size())
+        self.device = product.get_device()
         self.builder = epilogue_expr.Builder()
         self.views: list[View] = []
         self.strides: list[epilogue_expr.InputStrides] = []
@@ -117,13 +118,15 @@ class _Tracer(DefaultHandler):
         operand = broadcast(dtype, strides.batch, strides.row, strides.column)
         if operand is None:
             raise NotFusible(f"{name} has strides {strides}: neither a row, a column, a scalar nor a row-major matrix")
-        wide = operand.kind in ("full", "row")
-        offset = hint(strides.offset) * dtype.itemsize
-        if wide and (offset % ALIGNMENT_BYTES or name in V.graph.unaligned_buffers):
-            raise NotFusible(f"{name} does not start at a multiple of {ALIGNMENT_BYTES} bytes")
         buffer = V.graph.try_get_buffer(name)
         if buffer is None or isinstance(buffer, ir.TorchBindObject):
             raise NotFusible(f"{name} is no tensor of the graph")
+        if buffer.get_device() != self.device:
+            raise NotFusible(f"{name} is on {buffer.get_device()} and the product on {self.device}")
+        offset = sympy.sympify(strides.offset * dtype.itemsize)
+        aligned = V.graph.sizevars.statically_known_multiple_of(offset, ALIGNMENT_BYTES)
+        if operand.kind in ("full", "row") and (not aligned or name in V.graph.unaligned_buffers):
+            raise NotFusible(f"{name} does not start at a multiple of {ALIGNMENT_BYTES} bytes")
         if operand.kind == "full":
             self.guard(name, strides, dtype.itemsize)
         row = sympy.Integer(0) if operand.kind in ("row", "scalar") else strides.row
