@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 
 namespace gfx950::timing {
 
@@ -26,6 +27,13 @@ Internal internal_of(const std::string& text) {
   return Internal::other;
 }
 
+bool keeps_old(const std::string& text) {
+  static const char* const parts[] = {"_dpp", "_sdwa", "mac_", "dot2c_", "dot4c_", "dot8c_", "v_writelane", "_d16"};
+  const std::string mnemonic = text.substr(0, text.find(' '));
+  return std::any_of(std::begin(parts), std::end(parts),
+                     [&](const char* part) { return mnemonic.find(part) != std::string::npos; });
+}
+
 // "v_mfma_f32_32x32x4_2b_f16": rows, columns and depth of each of two blocks.
 double flops_of(const std::string& text) {
   unsigned m = 0, n = 0, k = 0, blocks = 1;
@@ -43,6 +51,7 @@ double flops_of(const std::string& text) {
 Record record_of(const exec::Inst& in, const hazards::Usage& u, const std::string& text) {
   Record r;
   r.usage = &u;
+  r.keeps_old = keeps_old(text);
   switch (in.klass) {
     case exec::Klass::valu:
       r.unit = Unit::valu;

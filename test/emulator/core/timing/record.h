@@ -19,13 +19,14 @@ enum class Internal : uint8_t { none, waitcnt, nop, sleep, setprio, barrier, end
 struct Record {
   Unit unit = Unit::internal;
   Internal internal = Internal::none;
-  uint8_t slots = 1;      // of the vector ALU
-  uint8_t passes = 0;     // of the matrix unit
-  uint8_t valu_wait = 0;  // slots for which the wave's vector instructions wait behind this matrix one
-  uint16_t argument = 0;  // of s_nop, s_sleep and s_setprio
-  bool store = false;     // vector memory: returns nothing
-  bool dma = false;       // to LDS
-  bool scratch = false;   // of the lanes' private memory
+  uint8_t slots = 1;       // of the vector ALU
+  uint8_t passes = 0;      // of the matrix unit
+  uint8_t valu_wait = 0;   // slots for which the wave's vector instructions wait behind this matrix one
+  uint16_t argument = 0;   // of s_nop, s_sleep and s_setprio
+  bool store = false;      // vector memory: returns nothing
+  bool dma = false;        // to LDS
+  bool scratch = false;    // of the lanes' private memory
+  bool keeps_old = false;  // of its destination: lanes, a half, or the addend
   bool counts_vm = false, counts_lgkm = false;
   double flops = 0;  // of a matrix instruction, all lanes
   const hazards::Usage* usage = nullptr;

@@ -207,7 +207,7 @@ bool Recorder::follow(Wave& w, uint32_t pc) {
   }
   // Lanes that are off keep what they had.
   for (int k = 0; k < u.nwrites; ++k) {
-    if (w.exec_full || u.writes[k].first >= hazards::kScalarBase) set(taint, u.writes[k], false);
+    if ((w.exec_full && !r.keeps_old) || u.writes[k].first >= hazards::kScalarBase) set(taint, u.writes[k], false);
   }
   return true;
 }
@@ -262,7 +262,8 @@ bool Recorder::follow_memory(Wave& w, uint32_t pc, Taint& taint) {
   if (!following_) return true;
   auto result = [&](bool value) {
     for (int k = 0; k < u.nwrites; ++k) {
-      if (value || w.exec_full || u.writes[k].first >= hazards::kScalarBase) set(taint, u.writes[k], value);
+      if (value || (w.exec_full && !r.keeps_old) || u.writes[k].first >= hazards::kScalarBase)
+        set(taint, u.writes[k], value);
     }
   };
   if (r.scratch) {
