@@ -187,22 +187,17 @@ class Interpolated:
 
 
 class Roofline:
-    """The competitor: overhead + max(work / reached throughput, bytes / reached bandwidth), all four fitted.
-
-    The fourth constant is the work below which the device does not fill: throughput is that much slower to start.
-    """
+    """The competitor: overhead + max(work / reached throughput, bytes / reached bandwidth), all three fitted."""
 
     constants: Sequence[Constant] = (
         Constant("overhead", 7000.0, 1000.0, 15000.0, "ns"),
         Constant("share of the peak FLOP/s", 0.6, 0.15, 1.0, ""),
         Constant("bandwidth", 6000.0, 1500.0, 16000.0, "B/ns"),
-        Constant("work to fill", 1e9, 1e7, 1e11, "FLOP"),
     )
 
     def __init__(self, flops: Floats, byte_counts: Floats, peaks: Floats) -> None:
         self._flops, self._bytes, self._peaks = flops, byte_counts, peaks
 
     def times(self, values: Floats) -> Floats:
-        overhead, share, bandwidth, fill = (values[..., index, None] for index in range(4))
-        work = np.where(self._flops > 0, (self._flops + fill) / (self._peaks * share), 0.0)
-        return np.asarray(overhead + np.maximum(work, self._bytes / bandwidth))
+        overhead, share, bandwidth = (values[..., index, None] for index in range(3))
+        return np.asarray(overhead + np.maximum(self._flops / (self._peaks * share), self._bytes / bandwidth))
