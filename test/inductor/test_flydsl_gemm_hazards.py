@@ -53,8 +53,8 @@ MUTATIONS = {
     "no_barrier": ("pipeline.s_barrier = lambda: None", "lds dma race|lds write/read race"),
     "loads_into_the_stage_that_is_read": (
         """
-        issue = pipeline.StraightLoads.issue
-        pipeline.StraightLoads.issue = lambda self, k_tile, offset, which: issue(self, k_tile, offset * 0, which)
+        each = pipeline.StraightLoads.each
+        pipeline.StraightLoads.each = lambda self, k_tile, offset: each(self, k_tile, offset * 0)
         """,
         "lds dma not waited|lds dma over a read|lds dma race|lds write/read race",
     ),

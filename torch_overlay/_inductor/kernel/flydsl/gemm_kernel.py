@@ -13,6 +13,7 @@ contiguous, and keeps its accumulators in registers. One barrier per K tile, in 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -63,44 +64,72 @@ class _Accumulators:
         return [values[i * self.tiles_n : (i + 1) * self.tiles_n] for i in range(self.tiles_m)]
 
 
+def _loads(work: SimpleNamespace, k_tile: Any, stage_offset: Any) -> list[Callable[[], None]]:
+    """Functions that start one LDS DMA load each of a K tile."""
+    return [start for operand in work.loads for start in operand.each(k_tile, stage_offset)]
+
+
 def _issue(work: SimpleNamespace, k_tile: Any, stage_offset: Any) -> None:
-    for operand in work.loads:
-        operand.issue(k_tile, stage_offset, range(operand.count))
+    for start in _loads(work, k_tile, stage_offset):
+        start()
+
+
+def _reads(work: SimpleNamespace, step: int, stage_offset: Any) -> list[tuple[int, int, Callable[[], Any]]]:
+    """(place, LDS instructions, function that reads it) of each fragment of an MFMA step, in the order in which the
+    products need them. Places count A's fragments, then B's."""
+    a, b = work.a.each(step, stage_offset), work.b.each(step, stage_offset)
+    of_a = [(i, work.a.reads_per_tile, read) for i, read in enumerate(a)]
+    of_b = [(len(a) + j, work.b.reads_per_tile, read) for j, read in enumerate(b)]
+    return [*of_a[:1], *of_b, *of_a[1:]]
 
 
 def _fragments(work: SimpleNamespace, step: int, stage_offset: Any) -> list[Any]:
-    """A's and B's fragments of one MFMA step, A's first, read in the order in which the products need them."""
-    a, b = work.a, work.b
-    first = a.load(step, stage_offset, range(1))
-    columns = b.load(step, stage_offset, range(b.tiles))
-    return [*first, *a.load(step, stage_offset, range(1, a.tiles)), *columns]
+    """A's and B's fragments of one MFMA step."""
+    done = {place: read() for place, _, read in _reads(work, step, stage_offset)}
+    return [done[place] for place in sorted(done)]
 
 
 def _multiply(work: SimpleNamespace, values: list[Any], fragments: list[Any]) -> list[Any]:
     return work.accumulators.multiply(values, fragments[: work.a.tiles], fragments[work.a.tiles :])
 
 
-def _reads(work: SimpleNamespace) -> int:
-    """LDS reads of one MFMA step."""
-    return work.a.tiles * work.a.reads_per_tile + work.b.tiles * work.b.reads_per_tile
+def _beside_products(
+    work: SimpleNamespace,
+    values: list[Any],
+    current: list[Any],
+    reads: list[tuple[int, int, Callable[[], Any]]],
+    loads: list[Callable[[], None]],
+) -> tuple[list[Any], list[Any]]:
+    """Interleaved: the products of one MFMA step, and beside them the reads of another's fragments and DMA loads.
 
-
-def _between_products(mfmas: int, reads: int, loads: int) -> None:
-    """Hints for what was emitted since the last ``end_of_schedule``: LDS reads, then DMA loads, one at a time between
-    MFMAs, so that neither the matrix cores nor LDS wait for the other. Left-over MFMAs come last: they hide the reads'
-    latency. Reads come before loads as in the program: the compiler takes both to touch the same memory.
+    Reads and loads are spread evenly, so that neither the matrix cores nor LDS nor the loads' way to L2 waits for the
+    others. The compiler takes reads and loads to touch the same memory and keeps their order, so they are emitted in
+    the order that the hints then ask for.
     """
-    every = max(1, mfmas // (reads + loads + 1))
-    left = mfmas
-    for hint, count in ((fx.rocdl.sched_dsrd, reads), (fx.rocdl.sched_vmem, loads)):
-        for _ in range(count):
-            now = min(every, left)
-            if now:
-                fx.rocdl.sched_mfma(now)
-            hint(1)
-            left -= now
-    if left:
-        fx.rocdl.sched_mfma(left)
+    # Where between 0 and 1 each stands, so that both kinds are spread over all of the products.
+    spread = [((i + 1) / (len(reads) + 1), False, i) for i in range(len(reads))]
+    spread += [((i + 1) / (len(loads) + 1), True, i) for i in range(len(loads))]
+    following, hints = {}, []
+    for _, is_load, i in sorted(spread):
+        if is_load:
+            loads[i]()
+            hints.append(fx.rocdl.sched_vmem)
+        else:
+            place, instructions, read = reads[i]
+            following[place] = read()
+            hints += [fx.rocdl.sched_dsrd] * instructions
+    values = _multiply(work, values, current)
+    mfmas, done = work.a.tiles * work.b.tiles, 0
+    for i, hint in enumerate(hints):
+        now = mfmas * (i + 1) // (len(hints) + 1) - done
+        if now:
+            fx.rocdl.sched_mfma(now)
+            done += now
+        hint(1)
+    if done < mfmas:
+        fx.rocdl.sched_mfma(mfmas - done)
+    end_of_schedule()
+    return values, [following[place] for place in sorted(following)] or current
 
 
 def _compute(work: SimpleNamespace, values: list[Any], first: list[Any], stage_offset: Any, loads: int) -> list[Any]:
@@ -115,7 +144,8 @@ def _compute(work: SimpleNamespace, values: list[Any], first: list[Any], stage_o
         following = _fragments(work, step + 1, stage_offset) if step + 1 < work.steps else current
         values = _multiply(work, values, current)
         current = following
-    reads, mfmas = _reads(work), work.a.tiles * work.b.tiles
+    mfmas = work.a.tiles * work.b.tiles
+    reads = work.a.tiles * work.a.reads_per_tile + work.b.tiles * work.b.reads_per_tile
     between = mfmas // (reads + 1)
     if between > 0:
         fx.rocdl.sched_dsrd(reads)
@@ -132,14 +162,9 @@ def _compute(work: SimpleNamespace, values: list[Any], first: list[Any], stage_o
 def _steps_before_the_last(
     work: SimpleNamespace, values: list[Any], current: list[Any], stage_offset: Any
 ) -> tuple[list[Any], list[Any]]:
-    """Interleaved: all MFMA steps of a K tile but the last, each beside the reads of the next one's fragments."""
-    mfmas = work.a.tiles * work.b.tiles
+    """Interleaved: all MFMA steps of a K tile but the last."""
     for step in range(work.steps - 1):
-        following = _fragments(work, step + 1, stage_offset)
-        values = _multiply(work, values, current)
-        _between_products(mfmas, _reads(work), 0)
-        end_of_schedule()
-        current = following
+        values, current = _beside_products(work, values, current, _reads(work, step + 1, stage_offset), [])
     return values, current
 
 
@@ -307,23 +332,18 @@ def make_launcher(name: str) -> Any:
                 values, current = _steps_before_the_last(work, list(carried[count:]), list(carried[1:count]), offset)
                 wait_for_stage((config.stages - 2) * config.loads_per_stage)
                 following_offset = _next_stage(offset, config)
-                following = _fragments(work, 0, following_offset)
-                _issue(work, fx.Int32(k_tile) + config.stages, offset)
-                values = _multiply(work, values, current)
-                _between_products(work.a.tiles * work.b.tiles, _reads(work), config.loads_per_stage)
-                end_of_schedule()
+                reads, loads = _reads(work, 0, following_offset), _loads(work, fx.Int32(k_tile) + config.stages, offset)
+                values, following = _beside_products(work, values, current, reads, loads)
                 state = yield [following_offset, *following, *values]
             offset, current, values = state[0], list(state[1:count]), list(state[count:])
             for left in fx.range_constexpr(config.stages):
                 values, current = _steps_before_the_last(work, values, current, offset)
-                following = current
+                reads = []
                 if fx.const_expr(left < config.stages - 1):
                     wait_for_stage((config.stages - 2 - left) * config.loads_per_stage)
                     offset = _next_stage(offset, config)
-                    following = _fragments(work, 0, offset)
-                values = _multiply(work, values, current)
-                end_of_schedule()
-                current = following
+                    reads = _reads(work, 0, offset)
+                values, current = _beside_products(work, values, current, reads, [])
         else:
             # Invariant at the top of an iteration: stages - 1 K tiles, from the one to compute on, are loading or have
             # landed.

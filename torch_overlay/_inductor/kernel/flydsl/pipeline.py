@@ -9,6 +9,8 @@ methods: ``Straight*`` where K is contiguous, ``Transposed*`` where M or N is (l
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Callable
 from typing import Any
 
 from torch._native.flydsl.flydsl_private import s_barrier
@@ -81,16 +83,19 @@ class StraightLoads(_Loads):
             self._columns.append(chunk * CHUNK_ITEMS)
             self._offsets.append(row * matrix.stride + chunk * CHUNK_ITEMS)
 
-    def issue(self, k_tile: Any, stage_offset: Any, which: range) -> None:
-        """Start the loads ``which`` of K tile ``k_tile`` into the stage at ``stage_offset`` (elements)."""
+    def each(self, k_tile: Any, stage_offset: Any) -> list[Callable[[], None]]:
+        """Functions that start one load each of K tile ``k_tile`` into the stage at ``stage_offset`` (elements)."""
         k_offset = k_tile * self.tile_k
         atom = fx.atom_set_value(self.atom, "soffset", k_offset)  # in elements: FlyDSL scales it to bytes
-        for i in which:
+
+        def start(i: int) -> None:
             offset = self._offsets[i]
             if self._mask_k:
                 inside = k_offset + self._columns[i] < self.matrix.cols
                 offset = inside.select(offset, fx.Int32(OUT_OF_BOUNDS_ITEMS))
             self._copy(atom, self._buffer + offset, i, stage_offset)
+
+        return [functools.partial(start, i) for i in range(self.count)]
 
 
 class TransposedLoads(_Loads):
@@ -111,12 +116,15 @@ class TransposedLoads(_Loads):
             row, chunk = layout.chunk_at(run * WAVE_SIZE + lane)
             self._offsets.append(row * matrix.stride + chunk * CHUNK_ITEMS)
 
-    def issue(self, k_tile: Any, stage_offset: Any, which: range) -> None:
-        """Start the loads ``which`` of K tile ``k_tile`` into the stage at ``stage_offset`` (elements)."""
+    def each(self, k_tile: Any, stage_offset: Any) -> list[Callable[[], None]]:
+        """Functions that start one load each of K tile ``k_tile`` into the stage at ``stage_offset`` (elements)."""
         m = self.matrix
         buffer = bounded_rows(m.base, k_tile * self.tile_k, m.rows, self.tile_k, m.cols, m.stride, ITEM_BYTES)
-        for i in which:
+
+        def start(i: int) -> None:
             self._copy(self.atom, buffer + self._offsets[i], i, stage_offset)
+
+        return [functools.partial(start, i) for i in range(self.count)]
 
 
 class StraightFragments:
@@ -134,9 +142,14 @@ class StraightFragments:
         self._bases = [first + layout.read_item(lane, first_step + step) for step in range(steps)]
         self._tile_items = MFMA_MN * layout.tile_k
 
-    def load(self, step: int, stage_offset: Any, tiles: range) -> list[Any]:
+    def each(self, step: int, stage_offset: Any) -> list[Callable[[], Any]]:
+        """Functions that read one fragment each of a step of the stage at ``stage_offset``."""
         base = self._bases[step] + stage_offset
-        return [fx.ptr_load(base + tile * self._tile_items, result_type=self._type) for tile in tiles]
+
+        def read(tile: int) -> Any:
+            return fx.ptr_load(base + tile * self._tile_items, result_type=self._type)
+
+        return [functools.partial(read, tile) for tile in range(self.tiles)]
 
 
 class TransposedFragments:
@@ -158,11 +171,12 @@ class TransposedFragments:
         lds = lds + first_step * (MFMA_K * layout.cols)
         self._bases = [lds + layout.read_item(lane, 0, 0, unit + tile) for tile in range(tiles)]
 
-    def load(self, step: int, stage_offset: Any, tiles: range) -> list[Any]:
-        return [self._fragment(self._bases[tile] + stage_offset, step) for tile in tiles]
+    def each(self, step: int, stage_offset: Any) -> list[Callable[[], Any]]:
+        """Functions that read one fragment each of a step of the stage at ``stage_offset``."""
+        return [functools.partial(self._fragment, tile, step, stage_offset) for tile in range(self.tiles)]
 
-    def _fragment(self, base: Any, step: int) -> Any:
-        halves = []
+    def _fragment(self, tile: int, step: int, stage_offset: Any) -> Any:
+        base, halves = self._bases[tile] + stage_offset, []
         for half in range(2):
             registers = fx.make_rmem_tensor(TRANSPOSED_ITEMS, self._element)
             source = fx.make_view(base + self._layout.offset(step, half), self._piece)
