@@ -31,7 +31,7 @@ INPUT_SHAPES = {"full": (True, True), "row": (False, True), "column": (True, Fal
 
 def one_op(op):
     builder = Builder()
-    operands = [builder.acc(), builder.input("bf16", "full")][: epilogue_expr.VALUE_OPS[op]]
+    operands = [builder.acc(), *(builder.input("bf16", "full") for _ in range(epilogue_expr.VALUE_OPS[op] - 1))]
     return builder.build(builder.op(op, *operands))
 
 
@@ -73,7 +73,7 @@ class TestPrograms(TestCase):
             ((("acc",), ("lt", 0, 0), ("add", 0, 1)), "operand 1 is a condition"),
             ((("acc",), ("where", 0, 0, 0)), "operand 0 is a value"),
         ],
-        name_fn=lambda steps, words: re.sub(r"\W+", "_", f"{words}_{len(steps)}_{steps[0][-1:] if steps else 0}"),
+        name_fn=lambda steps, words: re.sub(r"[^\w-]+", "_", f"{words}_{len(steps)}_{steps[-1] if steps else 0}"),
     )
     def test_bad_programs_are_named(self, steps, words):
         self.assertIn(words, epilogue_expr.invalid_reason(Epilogue(steps=steps)))
