@@ -17,7 +17,8 @@ class Aliases {
   // A CPU tensor over the same bytes, with the same sizes, strides and conjugate and negative bits.
   at::Tensor to_cpu(const at::Tensor& tensor);
 
-  // Carries resizes, new storages and changed metadata from the aliases back to the device tensors.
+  // Carries resizes, new storages and changed metadata from the aliases back to the device tensors, and what a sparse
+  // tensor consists of.
   void carry_back();
 
   // The device tensor for what a CPU kernel returned: the argument itself if it returned that, else a new tensor over
@@ -28,6 +29,11 @@ class Aliases {
   c10::Storage storage_to_cpu(const c10::Storage& storage);
   c10::Storage storage_to_device(const c10::Storage& storage);
 
+  // Sparse tensors (sparse_alias.cpp): of COO and compressed layouts, over aliases of their members.
+  at::Tensor sparse_to_cpu(const at::Tensor& tensor);
+  at::Tensor sparse_to_device(const at::Tensor& result);
+  void carry_back_sparse();
+
   struct StoragePair {
     c10::Storage device, cpu;
   };
@@ -36,7 +42,7 @@ class Aliases {
   };
   c10::Device device_;
   std::vector<StoragePair> storages_;
-  std::vector<TensorPair> tensors_;
+  std::vector<TensorPair> tensors_, sparse_tensors_;
 };
 
 }  // namespace gfx950::torch_device

@@ -172,6 +172,18 @@ std::optional<at::Generator> generator_argument(c10::IValue* value) {
   return std::nullopt;
 }
 
+// The CPU's key for a call of the device's.
+c10::DispatchKey key_on_cpu(c10::DispatchKeySet keys) {
+  switch (keys.highestPriorityTypeId()) {
+    case c10::DispatchKey::SparseCUDA:
+      return c10::DispatchKey::SparseCPU;
+    case c10::DispatchKey::SparseCsrCUDA:
+      return c10::DispatchKey::SparseCsrCPU;
+    default:
+      return c10::DispatchKey::CPU;
+  }
+}
+
 }  // namespace
 
 void cpu_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
@@ -185,8 +197,9 @@ void cpu_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch
   }
   raise_pending_error();
   const c10::FunctionSchema& schema = op.schema();
+  const c10::DispatchKey key = key_on_cpu(keys);
   TORCH_CHECK_NOT_IMPLEMENTED(
-      op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU), "Could not run '", op.operator_name(),
+      op.hasComputedKernelForDispatchKey(key), "Could not run '", op.operator_name(),
       "' on the emulated gfx950: ATen has no CPU kernel for it, and no kernel is registered for the 'CUDA' backend.");
   const size_t argument_count = schema.arguments().size();
   const size_t begin = stack->size() - argument_count;
@@ -226,7 +239,7 @@ void cpu_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch
     const DeviceMemoryScope scope(index);
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     try {
-      op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+      op.redispatchBoxed(c10::DispatchKeySet(key), stack);
     } catch (const c10::Error& error) {
       if (traits.indexed && is_bad_index(error)) raise_hip_error(hipErrorAssert, error.what_without_backtrace());
       throw;
@@ -246,10 +259,12 @@ void cpu_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch
 namespace {
 
 TORCH_LIBRARY_IMPL(_, CUDA, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&cpu_fallback>()); }
+TORCH_LIBRARY_IMPL(_, SparseCUDA, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&cpu_fallback>()); }
+TORCH_LIBRARY_IMPL(_, SparseCsrCUDA, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&cpu_fallback>()); }
 
-// Composite operators that look at the device to choose among others: they must see the CPU.
+// Composite operators that look at the device, to choose among others or to find a kernel: they must see the CPU.
 bool chooses_by_device(const std::string& name) {
-  return name == "aten::convolution" || name == "aten::convolution_backward";
+  return name == "aten::convolution" || name == "aten::convolution_backward" || name == "aten::mode";
 }
 
 }  // namespace
