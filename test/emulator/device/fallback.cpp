@@ -227,7 +227,10 @@ void cpu_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch
       if (!tensor.device().is_cuda()) return tensor;
       // An out argument is written, not read; it comes back among the outputs.
       if (!schema.arguments()[i - begin].is_out()) inputs.push_back(tensor);
-      return aliases.to_cpu(tensor);
+      at::Tensor alias = aliases.to_cpu(tensor);
+      // A product of sparse tensors keeps what its gradient needs only where there will be one.
+      if (key != c10::DispatchKey::CPU && tensor.requires_grad()) alias.unsafeGetTensorImpl()->set_requires_grad(true);
+      return alias;
     });
   }
 

@@ -75,6 +75,19 @@ class TestSparse(TestCase):
         actual = dense.cuda().to_sparse_csr() @ right.cuda()
         self.assertEqual(actual.cpu(), dense @ right)
 
+    @parametrize("reduce", ["sum", "mean", "amax", "amin"])
+    def test_reduced_products_keep_what_their_gradients_need(self, reduce):
+        dense, right = self.dense(), torch.randn(5, 4)
+        for device in ("cpu", "cuda"):
+            leaf = dense.to(device).to_sparse_csr().detach().requires_grad_()
+            other = right.to(device).detach().clone().requires_grad_()
+            product = torch.sparse.mm(leaf, other, reduce)
+            product.sum().backward()
+            if device == "cpu":
+                expected = product.detach(), leaf.grad.values(), other.grad
+        for actual, wanted in zip((product.detach(), leaf.grad.values(), other.grad), expected, strict=True):
+            self.assertEqual(actual.cpu(), wanted)
+
     def test_operands_on_two_devices(self):
         sparse = self.dense().cuda().to_sparse()
         with self.assertRaisesRegex(RuntimeError, "Expected all tensors to be on the same device"):
