@@ -16,6 +16,8 @@ HARDWARE = {
     "test_golden.py",
     "test_scalar_alu.py",
     "test_cross_lane.py",
+    "test_matrix_instructions.py",
+    "test_mfma.py",
     "test_vector_alu.py",
     "test_vector_16bit.py",
     "test_memory_atomics.py",

@@ -291,6 +291,37 @@ PAIRS = [
         "s_nop 0",
     ),
     Pair(
+        "dpp_second_operand",
+        "vector wait state",
+        "v_add_u32_e32 v9, 1, v9\n{FIX}\nv_add_u32_dpp v8, v4, v9 quad_perm:[1,0,3,2] row_mask:0xf bank_mask:0xf\n",
+        "s_nop 1",
+        "s_nop 0",
+        needs="v9",
+    ),
+    Pair(
+        "dpp_keeps_lanes",
+        "vector wait state",
+        "v_mov_b32_e32 v8, 0\n{FIX}\nv_mov_b32_dpp v8, v9 row_shr:4 row_mask:0xf bank_mask:0xa\n",
+        "s_nop 1",
+        "s_nop 0",
+        needs="v8",
+    ),
+    Pair(
+        "transcendental_accumulated",
+        "vector wait state",
+        "v_exp_f32_e32 v8, v9\n{FIX}\nv_fmac_f32_e32 v8, v9, v9\n",
+        "s_nop 0",
+        needs="v8",
+    ),
+    Pair(
+        "half_overwritten",
+        "vector wait state",
+        "v_add_f16_sdwa v8, v9, v9 dst_sel:WORD_1 dst_unused:UNUSED_PRESERVE src0_sel:DWORD src1_sel:DWORD\n{FIX}\n"
+        "v_mov_b32_e32 v8, 0\n",
+        "s_nop 0",
+        needs="v8",
+    ),
+    Pair(
         "buffer_scalar",
         "vector wait state",
         "v_readfirstlane_b32 s22, v4\n{FIX}\nbuffer_load_dword v8, v1, s[16:19], s22 offen\n",
@@ -490,6 +521,8 @@ HARMLESS = {
     "store_data_overwritten": "global_store_dword v1, v9, s[20:21]\nv_mov_b32_e32 v9, 0\n",
     "wide_store_with_a_scalar_offset": "buffer_store_dwordx4 v[20:23], v1, s[16:19], s8 offen\nv_mov_b32_e32 v20, 0\n",
     "transcendental_of_transcendental": "v_exp_f32_e32 v9, v9\nv_log_f32_e32 v8, v9\n",
+    "dpp_that_keeps_no_lane": "v_mov_b32_e32 v8, 0\n"
+    "v_mov_b32_dpp v8, v9 row_shr:4 row_mask:0xf bank_mask:0xf bound_ctrl:1\n",
     "dot_products_that_add_up": "v_dot2_f32_f16 v9, v8, v8, v9\nv_dot2_f32_f16 v9, v8, v8, v9\ns_nop 2\n",
     "scalar_unit_reads_at_once": "v_readfirstlane_b32 s22, v4\ns_add_u32 s23, s22, 1\n",
     "short_loop": "s_mov_b32 s22, 9\n.Lagain:\nv_add_u32_e32 v8, 1, v8\ns_sub_u32 s22, s22, 1\ns_cmp_lg_u32 s22, 0\n"

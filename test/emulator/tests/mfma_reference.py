@@ -6,12 +6,10 @@ and item one by one, where the emulator unpacks whole registers.
 
 from __future__ import annotations
 
-import ctypes
 from dataclasses import dataclass
 
 import ml_dtypes
 import numpy as np
-from numeric_library import numeric, pointer
 
 SMALL = {
     "fp8": (ml_dtypes.float8_e4m3fn, 8),
@@ -39,6 +37,14 @@ class Shape:
     @property
     def accumulator(self) -> str:
         return {"f64": "f64", "i8": "i32"}.get(self.a, "f32")
+
+    @property
+    def registers(self) -> tuple[int, int, int]:
+        """Of A, B, and C or D."""
+        a, b = (
+            self.k * rows * self.blocks // 64 * BITS[kind] // 32 for rows, kind in ((self.m, self.a), (self.n, self.b))
+        )
+        return a, b, self.m * self.n * self.blocks // 64 * (2 if self.accumulator == "f64" else 1)
 
     @property
     def f8f6f4(self) -> bool:
@@ -224,46 +230,6 @@ def place_scales(rows: int, codes: np.ndarray, byte: int, generator: np.random.G
             lane = block * rows + row
             lanes[lane] = lanes[lane] & ~np.uint32(0xFF << (8 * byte)) | np.uint32(int(codes[row, block]) << (8 * byte))
     return lanes
-
-
-# ---- running -------------------------------------------------------------------------------------
-
-
-def execute(
-    shape: Shape,
-    a: np.ndarray,
-    b: np.ndarray,
-    c: np.ndarray | None,
-    c_const: int = 0,
-    d: np.ndarray | None = None,
-    cbsz: int | None = None,
-    abid: int = 0,
-    blgp: int | None = None,
-    scales: tuple[np.ndarray, int, np.ndarray, int] | None = None,
-) -> np.ndarray:
-    if d is None:
-        per_item = 2 if shape.accumulator == "f64" else 1
-        d = np.full((shape.m * shape.n * shape.blocks // 64 * per_item, 64), 0xA5A5A5A5, np.uint32)
-    scale_a, byte_a, scale_b, byte_b = scales or (None, 0, None, 0)
-    status = numeric().gfx950_mfma_execute(
-        shape.mnemonic.encode(),
-        shape.cbsz if cbsz is None else cbsz,
-        abid,
-        shape.blgp if blgp is None else blgp,
-        pointer(a),
-        pointer(b),
-        pointer(c),
-        ctypes.c_uint64(c_const),
-        pointer(d),
-        pointer(scale_a),
-        byte_a,
-        pointer(scale_b),
-        byte_b,
-        1,
-    )
-    if status < 0:
-        raise ValueError(f"{shape} is not known with these modifiers")
-    return d
 
 
 def exact_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:

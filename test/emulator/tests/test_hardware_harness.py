@@ -33,6 +33,20 @@ def test_golden_vectors_through_hip() -> None:
     assert "the vectors run on gfx950" in done.stdout
 
 
+def test_matrix_instructions_through_hip() -> None:
+    """A form of each kind; what does not run there says so."""
+    chosen = (
+        "((exact_integers or in_place) and 16x16x32_bf16) or (random_bit and i32_4x4x4) or (negations and 4x4x4) or "
+        "(block_scales and 3-v_mfma_scale_f32_16x16x128_f8f6f4-fp8-fp4) or (order and 16x16x4_f32)"
+    )
+    done = run_vectors(EMULATED, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_mfma.py", "-k", chosen)
+    assert done.returncode == 0, done.stdout
+    assert re.search(r"5 passed, 1 skipped", done.stdout) is not None, done.stdout
+    launched = re.search(r"(\d+) kernels were launched", done.stdout)
+    assert launched is not None, done.stdout
+    assert int(launched[1]) > 10, done.stdout
+
+
 def test_a_wrong_value_fails() -> None:
     """What the device computed is what is compared: results that never come back are found."""
     code = (

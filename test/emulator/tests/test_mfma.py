@@ -7,8 +7,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hip_device import core_only
 from mfma_reference import (
-    BITS,
     DENSE,
     F8F6F4,
     SCALED,
@@ -16,13 +16,13 @@ from mfma_reference import (
     decode,
     encode,
     exact_product,
-    execute,
     place_inputs,
     place_outputs,
     place_scales,
     random_codes,
     read_outputs,
 )
+from mfma_run import execute
 from numeric_library import numeric, pointer
 
 EVERY = DENSE + F8F6F4
@@ -48,6 +48,15 @@ def small_integers(shape: Shape, generator: np.random.Generator) -> tuple[np.nda
         array[...] = decode(kind, encode(kind, array.astype(np.float64)))  # bf6 and fp4 have no 5 or 7
     c = generator.integers(-1000, 1000, (shape.blocks, shape.m, shape.n))
     return a.astype(np.float64), b.astype(np.float64), c.astype(np.float64)
+
+
+def integer_registers(shape: Shape) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    a, b, c = small_integers(shape, generator_for(shape))
+    return (
+        place_inputs(shape, shape.a, encode(shape.a, a)),
+        place_inputs(shape, shape.b, encode(shape.b, b)),
+        place_outputs(shape, bits_of_output(shape, c)),
+    )
 
 
 def error_bound(shape: Shape, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
@@ -114,6 +123,7 @@ def round_to_f32(exact: Fraction) -> np.float32:
     return min(candidates, key=lambda f: (abs(Fraction(float(f)) - exact), int(f.view(np.uint32)) & 1))
 
 
+@core_only  # hardware's order is not published
 @pytest.mark.parametrize(
     "name",
     [
@@ -190,6 +200,7 @@ def test_denormals_are_read_and_written(name: str) -> None:
     assert (read_outputs(shape, d) == expected).all()
 
 
+@core_only  # as above: the large products may be added last
 def test_cancellation_loses_no_more_than_the_bound() -> None:
     shape = BY_NAME["v_mfma_f32_32x32x16_bf16"]
     generator = np.random.default_rng(9)
@@ -205,26 +216,29 @@ def test_cancellation_loses_no_more_than_the_bound() -> None:
 
 
 @pytest.mark.parametrize("shape", EVERY, ids=str)
-def test_constant_addend_and_aliases(shape: Shape) -> None:
-    generator = generator_for(shape)
-    a, b, c = small_integers(shape, generator)
-    a_regs = place_inputs(shape, shape.a, encode(shape.a, a))
-    b_regs = place_inputs(shape, shape.b, encode(shape.b, b))
-    c_regs = place_outputs(shape, bits_of_output(shape, c))
+def test_constant_addend_and_addend_in_place(shape: Shape) -> None:
+    a_regs, b_regs, c_regs = integer_registers(shape)
     expected = execute(shape, a_regs, b_regs, c_regs)
     in_place = c_regs.copy()
     np.testing.assert_array_equal(execute(shape, a_regs, b_regs, in_place, d=in_place), expected)
-    # Registers in one file: D three below C, over the end of A.
+    one = int(bits_of_output(shape, np.ones(1))[0])
+    ones = place_outputs(shape, np.full((shape.blocks, shape.m, shape.n), one, np.uint64))
+    np.testing.assert_array_equal(
+        execute(shape, a_regs, b_regs, None, c_const=one), execute(shape, a_regs, b_regs, ones)
+    )
+
+
+@core_only  # the addresses of registers
+@pytest.mark.parametrize("shape", EVERY, ids=str)
+def test_aliases(shape: Shape) -> None:
+    """Registers in one file: D three below C, over the end of A."""
+    a_regs, b_regs, c_regs = integer_registers(shape)
+    expected = execute(shape, a_regs, b_regs, c_regs)
     count = c_regs.shape[0]
     file = np.concatenate([a_regs, np.zeros((3, 64), np.uint32), c_regs, np.zeros((3, 64), np.uint32)])
     above = file[a_regs.shape[0] + 3 :]
     execute(shape, file, b_regs, above, d=file[a_regs.shape[0] :])
     np.testing.assert_array_equal(file[a_regs.shape[0] : a_regs.shape[0] + count], expected)
-    one = int(bits_of_output(shape, np.ones(1))[0])
-    ones = place_outputs(shape, np.full(c.shape, one, np.uint64))
-    np.testing.assert_array_equal(
-        execute(shape, a_regs, b_regs, None, c_const=one), execute(shape, a_regs, b_regs, ones)
-    )
 
 
 @pytest.mark.parametrize("shape", [shape for shape in DENSE if shape.blocks > 1 and shape.a != "f64"], ids=str)
@@ -247,10 +261,7 @@ def test_lane_permutation_of_b(shape: Shape) -> None:
     """ISA document, table 29."""
     lanes = np.arange(64)
     table = [lanes, lanes % 32, lanes % 32 + 32, (lanes + 16) % 64, *(lanes % 16 + 16 * q for q in range(4))]
-    a, b, c = small_integers(shape, generator_for(shape))
-    a_regs = place_inputs(shape, shape.a, encode(shape.a, a))
-    b_regs = place_inputs(shape, shape.b, encode(shape.b, b))
-    c_regs = place_outputs(shape, bits_of_output(shape, c))
+    a_regs, b_regs, c_regs = integer_registers(shape)
     for blgp, source in enumerate(table):
         moved = np.ascontiguousarray(b_regs[:, source])
         np.testing.assert_array_equal(
@@ -366,19 +377,16 @@ def describe(mnemonic: str, cbsz: int = 0, abid: int = 0, blgp: int = 0) -> list
     return out.tolist() if found else None
 
 
+@core_only
 @pytest.mark.parametrize("shape", EVERY + SCALED, ids=str)
 def test_description(shape: Shape) -> None:
     description = describe(shape.mnemonic, shape.cbsz, 0, shape.blgp)
     assert description is not None
     assert description[:4] == [shape.m, shape.n, shape.k, shape.blocks]
-    expected = [
-        shape.k * rows * shape.blocks // 64 * BITS[kind] // 32
-        for rows, kind in ((shape.m, shape.a), (shape.n, shape.b))
-    ]
-    output = shape.m * shape.n * shape.blocks // 64 * (2 if shape.accumulator == "f64" else 1)
-    assert description[7:10] == [*expected, output]
+    assert description[7:10] == [*shape.registers]
 
 
+@core_only
 @pytest.mark.parametrize(
     ("mnemonic", "cycles"),
     [  # CDNA4 ISA document, table 28
@@ -401,6 +409,7 @@ def test_passes(mnemonic: str, cycles: int) -> None:
     assert description[10] * 4 == cycles
 
 
+@core_only
 def test_passes_of_f8f6f4_depend_on_the_formats() -> None:
     for prefix in ("v_mfma", "v_mfma_scale"):
         for shape, fast in (("16x16x128", 4), ("32x32x64", 8)):
@@ -411,6 +420,7 @@ def test_passes_of_f8f6f4_depend_on_the_formats() -> None:
             assert passes == [[fast if a >= 2 and b >= 2 else 2 * fast for b in range(5)] for a in range(5)]
 
 
+@core_only
 @pytest.mark.parametrize(
     ("mnemonic", "cbsz", "abid", "blgp"),
     [

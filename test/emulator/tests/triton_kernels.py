@@ -2,6 +2,7 @@
 
 # Triton reads a kernel's annotations at compile time, so this module keeps them evaluated.
 
+import copy
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,7 +24,13 @@ class Compiled:
         self.lds = kernel.metadata.shared
         self.threads = kernel.metadata.num_warps * 64
         self.assembly = kernel.asm["amdgcn"]
-        self._object = CodeObject(kernel.asm["hsaco"])
+        self.image = kernel.asm["hsaco"]
+        self._object = CodeObject(self.image)
+
+    def with_image(self, image: bytes) -> "Compiled":
+        other = copy.copy(self)
+        other._object = CodeObject(image)
+        return other
 
     def launch(self, grid: Sequence[int], *arguments: np.ndarray | int | float) -> dict[str, int]:
         """Runs on the core. Arrays are passed by address, integers as 32 bits, floats as f32."""

@@ -140,6 +140,19 @@ uint16_t vector_traits(const Parsed& p) {
   return t;
 }
 
+// Whether the old value of the result counts as an operand: accumulators, and what leaves lanes or bits as they were.
+bool reads_result(const Parsed& p, const Usage& u) {
+  static const char* const kAccumulators[] = {"v_fmac_",  "v_mac_",   "v_pk_fmac_", "v_dot2c_",
+                                              "v_dot4c_", "v_dot8c_", "v_writelane"};
+  for (const char* prefix : kAccumulators) {
+    if (begins(p.base, prefix)) return true;
+  }
+  if (u.dpp) return !p.has("bound_ctrl") || p.value("row_mask", 15) != 15 || p.value("bank_mask", 15) != 15;
+  constexpr uint32_t kPreserve = 2;
+  if (p.encoding == decode::Encoding::sdwa) return u.is(Usage::part_of_result) && (p.words[1] >> 11 & 3) == kPreserve;
+  return u.is(Usage::part_of_result);
+}
+
 uint16_t hardware_register(const Parsed& p) { return static_cast<uint16_t>((p.words[0] & 63) + 1); }
 
 // Stores of more than 8 bytes read their data late, but for buffers with an offset in a register.
@@ -249,6 +262,7 @@ Usage usage_of(const Parsed& p, const exec::Inst& in) {
   u.dpp = p.encoding == decode::Encoding::dpp;
   late_scalars(p, u);
   note_traits(p, u);
+  if (u.unit == Unit::valu && u.nwrites != 0 && reads_result(p, u)) read(u.writes[0]);
   if (u.unit == Unit::salu && u.nwrites != 0 && u.writes[0].first == kScalarBase + exec::kM0) {
     u.traits |= Usage::writes_m0;
   }

@@ -53,7 +53,7 @@ void behind_vector(const Usage& earlier, const Usage& u, Need& need) {
     if (!vector) continue;
     for (unsigned r = 0; r < u.nreads; ++r) {
       const Registers read = u.reads[r];
-      if ((u.unit == Unit::matrix && !earlier.is(Usage::dot)) || u.is(Usage::swaps_lanes) || (u.dpp && r == 0)) {
+      if ((u.unit == Unit::matrix && !earlier.is(Usage::dot)) || u.is(Usage::swaps_lanes) || u.dpp) {
         need.between(2, Kind::vector, written, read);
       }
       if (u.is(Usage::reads_lane)) need.between(1, Kind::vector, written, read);
@@ -62,6 +62,8 @@ void behind_vector(const Usage& earlier, const Usage& u, Need& need) {
       }
       if (earlier.is(Usage::part_of_result)) need.between(1, Kind::vector, written, read);
     }
+    if (!earlier.is(Usage::part_of_result)) continue;
+    for (unsigned r = 0; r < u.nwrites; ++r) need.between(1, Kind::vector, written, u.writes[r]);
   }
 }
 
