@@ -228,10 +228,12 @@ def _norm(row: Row) -> Iterator[Candidate]:
     x, y = (_empty(m, n, dtype=_TORCH[row.dtype]) for _ in range(2))
     w = _empty(n, dtype=_TORCH[row.dtype])
     whole = 1 << (n - 1).bit_length()
-    one_pass = whole <= 32768
-    for block, warps in ((whole, 8), (whole, 16)) if one_pass else ((8192, 8), (8192, 16), (16384, 16)):
+    ways = [(whole, 8, True), (whole, 16, True)] if whole <= 32768 else [(8192, 8, False), (8192, 16, False)]
+    if n != whole:  # a row held in registers would be padding for up to a half
+        ways += [(1024, 4, False), (2048, 8, False), (4096, 8, False)]
+    for block, warps, one_pass in ways:
 
-        def launch(block: int = block, warps: int = warps) -> None:
+        def launch(block: int = block, warps: int = warps, one_pass: bool = one_pass) -> None:
             triton_kernels.rms_norm[(m,)](x, w, y, n, 1e-6, block, one_pass, num_warps=warps)
 
         yield Candidate(f"{block} {'in registers' if one_pass else 'twice'} warps={warps}", launch)

@@ -191,7 +191,8 @@ def goals_of(found: Study, model: Contest, roofline: Contest, micro: Sequence[Ca
             )
         )
     for index, constant in enumerate(model.surface.constants):
-        away = abs(constant.default / model.every[index] - 1) if model.every[index] else float("inf")
+        fitted = float(model.every[index])  # NumPy's own numbers are not what JSON takes
+        away = abs(constant.default / fitted - 1) if fitted else float("inf")
         goals.append(_percent(f"default of {constant.name} from its fit", away, DEFAULTS_TOLERANCE))
     outside = sum(not case.error <= MICRO_TOLERANCE for case in micro)
     goals += [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 import torch
 from rich.console import Console
 
+from bench.report import Report
 from bench.validation import launches, predict, rows, study, tables
 from bench.validation.fit import Constant
 from bench.validation.launches import Candidate
@@ -49,6 +51,8 @@ def test_a_model_without_error_holds_its_goals() -> None:
     goals = tables.goals_of(found, model, roofline, MICRO[:1], 0.5)
     assert [goal.name for goal in goals if not goal.holds] == []
     assert {goal.name.split(":")[0] for goal in goals} >= set(FAMILIES)
+    report = Report(op="validate", columns=["row"], rows=[["x"]], goals=goals)
+    assert len(json.loads(json.dumps(report.as_json()))["goals"]) == len(goals)
     assert model.every[0] == pytest.approx(3000.0)
 
 
