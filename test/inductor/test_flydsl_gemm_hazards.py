@@ -31,7 +31,7 @@ from torch._inductor.kernel.flydsl import gemm, gemm_config, gemm_kernel, pipeli
 from torch._inductor.kernel.flydsl.gemm_config import GemmConfig, GemmProblem
 
 MUTATION
-config = GemmConfig(tile_m=64, tile_n=64, tile_k=64, stages=STAGES, waves_m=2, waves_n=2)
+config = GemmConfig(tile_m=64, tile_n=64, tile_k=64, stages=STAGES, waves_m=2, waves_n=2, interleave=INTERLEAVE)
 m, n, k = 65, 72, 64 * 6 + 8
 problem = GemmProblem(m=m, n=n, k=k, dtype="bf16", lda=k, ldb=k, ldc=n)
 compiled = gemm.CompiledGemm(gemm_config.spec_for(problem, config, "gfx950"))
@@ -67,7 +67,12 @@ MUTATIONS = {
 class TestHazards(TestCase):
     # Operands with K contiguous and without take other loads and reads; the element type changes only the MFMA.
     @parametrize(
-        "schedule, dtype, layouts", (("run_to_barrier", "bf16", ("k", "k")), ("round_robin", "fp16", ("m", "n")))
+        "schedule, dtype, layouts",
+        (
+            ("run_to_barrier", "bf16", ("k", "k")),
+            ("round_robin", "fp16", ("m", "n")),
+            ("random:1", "bf16", ("m", "k")),
+        ),
     )
     @parametrize("config", DEFAULT_CONFIGS, name_fn=lambda config: config.name)
     def test_every_config_is_clean(self, config, schedule, dtype, layouts):
@@ -87,11 +92,54 @@ class TestHazards(TestCase):
             torch.cuda.synchronize()
         self.assertTrue(torch.equal(out.cpu(), reference.rounded(a, b_nk)))
 
-    @parametrize("stages, schedule", ((2, "run_to_barrier"), (4, "round_robin")))  # a process each: no full product
+    @parametrize("layouts", (("k", "k"), ("m", "n")), name_fn="".join)
+    @parametrize("config", DEFAULT_CONFIGS, name_fn=lambda config: config.name)
+    def test_no_lds_access_has_bank_conflicts(self, config, layouts):
+        """By the addresses that the kernel makes: DMA's, the fragments', and those of the sums over waves."""
+        from torch._inductor.kernel.flydsl.gemm import compile_gemm
+
+        import gfx950_emulator
+
+        m, n, k = config.tile_m * 2, config.tile_n * 2, config.tile_k * (config.loaded_ahead + 1) * config.split_k
+        operands = [
+            torch.empty((size, k) if lies == "k" else (k, size), dtype=torch.bfloat16, device="cuda")
+            for size, lies in zip((m, n), layouts, strict=True)
+        ]
+        operands = [x if lies == "k" else x.T for x, lies in zip(operands, layouts, strict=True)]
+        out = torch.empty(m, n, dtype=torch.bfloat16, device="cuda")
+        problem = problem_of(*operands, out, *layouts)
+        compiled = compile_gemm(gemm_config.spec_for(problem, config, target.device_arch(out.device.index)))
+        with gfx950_emulator.timing_only():
+            compiled(*operands, out, torch.cuda.current_stream().cuda_stream)
+            torch.cuda.synchronize()
+        report = gfx950_emulator.report(compiled.spec.name)
+        lds = [each for each in report["instructions"] if each["unit"] == "lds"]
+        self.assertGreater(len(lds), 0)
+        self.assertGreater(sum(each["lds_cycles"] for each in lds), 0)
+        self.assertEqual([each["text"] for each in report["instructions"] if each.get("conflict_cycles")], [])
+
+    def test_matrix_cores_are_busy_in_a_large_product(self):
+        """Modelled: 8192^3 in bf16; less would be a schedule that waits."""
+        from torch._inductor.kernel.flydsl.gemm import compile_gemm
+
+        import gfx950_emulator
+
+        a, b_nk, out = (torch.empty(8192, 8192, dtype=torch.bfloat16, device="cuda") for _ in range(3))
+        problem = problem_of(a, b_nk, out, "k", "k")
+        config = gemm_config.default_config(problem)
+        compiled = compile_gemm(gemm_config.spec_for(problem, config, target.device_arch(out.device.index)))
+        with gfx950_emulator.timing_only():
+            compiled(a, b_nk, out, torch.cuda.current_stream().cuda_stream)
+            torch.cuda.synchronize()
+        self.assertGreaterEqual(gfx950_emulator.report(compiled.spec.name)["main_loop"]["mfma_busy"], 0.85)
+
+    # A process each: no full product.
+    @parametrize("stages, interleave, schedule", ((2, True, "run_to_barrier"), (4, False, "random:3")))
     @parametrize("name", sorted(MUTATIONS))
-    def test_a_broken_pipeline_is_found(self, name, stages, schedule):
+    def test_a_broken_pipeline_is_found(self, name, stages, interleave, schedule):
         mutation, kinds = MUTATIONS[name]
         code = BROKEN.replace("MUTATION", textwrap.dedent(mutation)).replace("STAGES", str(stages))
+        code = code.replace("INTERLEAVE", str(interleave))
         with tempfile.TemporaryDirectory() as cache:  # FlyDSL's cache does not see that a function was replaced
             env = {"GFX950_CHECK": "1", "GFX950_SCHEDULE": schedule, "FLYDSL_RUNTIME_CACHE_DIR": cache}
             command = [sys.executable, "-m", "gfx950_emulator", "-c", code]

@@ -1,5 +1,16 @@
 """FlyDSL kernels of the GEMM family and their configurations.
 
-``gemm_config`` is data and rules and needs no flydsl. ``gemm`` is the kernel; it imports flydsl, so import it at first
-use.
+=======================================  =====================================================================
+module                                   job
+=======================================  =====================================================================
+``gemm_config``, ``epilogue_expr``       what a GEMM and its epilogue may be, configurations, the rule: no flydsl
+``gemm_arguments``                       from tensors to the problem they pose: no flydsl
+``gemm``                                 the contract, compiling and calling
+``gemm_kernel``, ``split_k``             the kernel and the second pass of one that splits K
+``pipeline``, ``lds_layout``             parts: loads, fragments and waits of LDS stages; where chunks lie
+``epilogue``                             part: from accumulators through an epilogue's program to C
+``workgroup_order``                      part: which tile a workgroup computes
+=======================================  =====================================================================
+
+What says "no flydsl" above can be imported without it; import the rest at first use.
 """
