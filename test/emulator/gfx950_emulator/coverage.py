@@ -27,7 +27,7 @@ SURVEY = Path(__file__).parent / "surveyed_instructions.csv"
 REFUSED = (
     (
         r"v_smfmac_.*",
-        "sparse matrix instructions: Triton and FlyDSL make none; AMD's sources disagree on operands, see core/exec/mfma.md",
+        "sparse matrix instructions: Triton and FlyDSL make none; AMD's sources disagree, see core/exec/mfma.md",
     ),
     (r"scratch_load_lds_\w+", "LDS DMA from scratch: LLVM has no pattern that makes one"),
     (
