@@ -75,6 +75,35 @@ class TestMay(TestCase):
         with self.assertRaisesRegex(ValueError, "cannot compute"):
             gemm_config.spec_for(refused, GOOD, "gfx950")
 
+    # M8: offsets of batches are 64 bits, so only a batch's own span counts.
+    @parametrize(
+        "changes, words",
+        [
+            ({"batch": 1024, "stride_a": 2**22, "stride_b": 0, "stride_c": 2**22}, None),
+            ({"batch": 65536, "stride_c": 2**22}, "batch=65536 is over 65535"),
+            ({"batch": 2, "stride_c": 2**22 - 8}, "batches overlap"),
+            ({"batch": 2, "stride_c": 2**22, "stride_a": 4}, "A: batch stride 4 is not a multiple of 16 bytes"),
+            ({"batch": 2, "stride_c": 2**22, "stride_b": -8}, "B: batch stride -8 is negative"),
+            ({"batch": 60000, "stride_c": 2**40}, "2^47 bytes of address space"),
+            ({"a_layout": "m", "m": 2041}, None),  # rows of a multiple of 8 elements, the last not all used
+            ({"a_layout": "m", "lda": 2044}, "A: row stride 2044 is below its 2048 columns"),
+            ({"b_layout": "n", "ldb": 2052}, "B: row stride 2052 is not a multiple of 8"),
+            ({"b_layout": "n", "n": 2**20, "ldb": 2**20, "ldc": 2**20, "m": 64}, "B spans"),
+            ({"a_layout": "n"}, "layouts n, k are not"),
+            ({"out_dtype": "fp8"}, "out_dtype fp8 is not one of"),
+            ({"out_dtype": "fp32", "m": 2**19 + 1}, "C spans"),  # four bytes an element
+            ({"epilogue": epilogue_expr.addmm(BIAS)}, "strides of 0 epilogue inputs, there are 1"),
+        ],
+        name_fn=lambda changes, words: (
+            "_".join(f"{k}_{v}" for k, v in changes.items() if k != "epilogue").replace("-", "minus_").replace(" ", "_")
+            or "epilogue"
+        ),
+    )
+    def test_batches_layouts_and_outputs(self, changes, words):
+        square = problem(m=2048, n=2048, k=2048)
+        reason = gemm_config.unsupported_reason(dataclasses.replace(square, **changes))
+        self.assertIsNone(reason) if words is None else self.assertIn(words, reason)
+
     def test_span_limit_is_exact(self):
         # ((m - 1) * lda + k) * 2 bytes around 2^32
         rows = 2**19
