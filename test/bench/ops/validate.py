@@ -35,8 +35,8 @@ SEED = 5
 # Named as in the core's timing/params.inc, whose defaults they have; the first is added to a time, the others scale it.
 CONSTANTS = (
     Constant("launch_ns", 7000.0, 1000.0, 12000.0, "ns"),
-    Constant("clock_drop_ghz", 0.65, 0.0, 1.2, "GHz"),
-    Constant("mall_bytes_per_ns", 9700.0, 5000.0, 17000.0, "B/ns"),
+    Constant("clock_drop_ghz", 0.7, 0.0, 1.2, "GHz"),
+    Constant("mall_bytes_per_ns", 9000.0, 5000.0, 17000.0, "B/ns"),
 )
 # A mechanism and what takes it out of the model.
 SWITCHES: Mapping[str, Mapping[str, float]] = {
