@@ -34,6 +34,7 @@ SOURCES = (
     CORE / "machine/code_object.cpp",
     CORE / "machine/kernel.cpp",
     CORE / "memory/memory.cpp",
+    CORE / "timing/record.cpp",
 )
 FLAGS = (
     "-std=c++17 -O1 -g -march=x86-64-v3 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer"

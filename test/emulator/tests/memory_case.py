@@ -103,6 +103,7 @@ class MemoryCase:
             "v_mov_b32_e32 v22, s12",
             "v_mov_b32_e32 v23, s13",
             "v_add_co_u32_e32 v22, vcc, v22, v20",
+            "s_nop 1",  # VCC to a carry input
             "v_addc_co_u32_e32 v23, vcc, 0, v23, vcc",
             "s_mov_b64 exec, s[36:37]",
             self.text,
