@@ -47,13 +47,15 @@ class View:
 class GemmCall:
     """A product in the kernel's terms, with the tensors that it is called with: A, B as [N, K], the epilogue's inputs.
 
-    ``least_k`` and ``least_m`` are the smallest sizes that the graph's guards admit; a static size is its own.
+    ``least_k`` and ``least_m`` are the smallest sizes that the graph's guards admit; a static size is its own. A
+    symbolic K may be hinted at its least size, so ``static_k`` says which it is.
     """
 
     problem: gemm_config.GemmProblem
     views: tuple[View, ...]
     least_m: int
     least_k: int
+    static_k: bool
 
     @property
     def smallest(self) -> gemm_config.GemmProblem:
@@ -80,9 +82,9 @@ class GemmCall:
     def spec(self, config: gemm_config.GemmConfig, arch: str) -> gemm_config.GemmSpec:
         """What to compile. Raises ValueError if the configuration or the architecture cannot do it."""
         spec = gemm_config.spec_for(self.problem, config, arch)
-        if self.least_k == self.problem.k:
+        if self.static_k:
             return spec
-        # K is symbolic: the last K tile may be any part of one.
+        # The last K tile may be any part of one.
         any_k = dataclasses.replace(self.problem, k=gemm_config.CHUNK_ITEMS)
         return dataclasses.replace(spec, k_tail=gemm_config.k_tail(any_k, config))
 
@@ -309,7 +311,8 @@ def gemm_call(
     if problem.k >= gemm_config.MFMA_K:
         # A guard, if K is symbolic: deep pipelines need K tiles to load ahead.
         _holds(sympy.Ge(a.size[-1], min(_DEEP_K, 1 << (problem.k.bit_length() - 1))))
-    return GemmCall(problem, tuple(views), _least(layout.size[-2]), _least(a.size[-1], gemm_config.CHUNK_ITEMS))
+    least_m, least_k = _least(layout.size[-2]), _least(a.size[-1], gemm_config.CHUNK_ITEMS)
+    return GemmCall(problem, tuple(views), least_m, least_k, isinstance(a.size[-1], (int, sympy.Integer)))
 
 
 def guard_matrix(matrix: Matrix, item: int) -> str | None:
