@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gfx950_emulator import rocm_tree
 from gfx950_emulator.errors import EmulatorError
-from gfx950_emulator.machine import DECODER_STUBS, LIBRARIES
+from gfx950_emulator.machine import DECODER_STUBS, LIBRARIES, check_library
 
 CLASSES = ("salu", "valu", "mfma", "lds", "vmem", "smem", "branch", "other")
 _DETAILS = (
@@ -46,8 +46,7 @@ class Instruction:
 @functools.cache
 def library() -> ctypes.CDLL:
     path = LIBRARIES / "libgfx950_core_capi.so"
-    if not path.exists():
-        raise EmulatorError(f"{path.name} is missing: install the package with `pip install test/emulator`")
+    check_library(path)
     if (decoder := rocm_tree.decoder_library()) is not None:
         os.environ.setdefault("GFX950_LIBLLVM", str(decoder))
     for stub in DECODER_STUBS:

@@ -92,14 +92,24 @@ def check_environment() -> None:
         raise EmulatorError(problem.decode())
 
 
+def check_library(path: Path) -> None:
+    """Native code lies beside the installed package, not beside its sources."""
+    if path.exists():
+        return
+    if ((sources := LIBRARIES.parents[1]) / "pyproject.toml").exists():
+        raise EmulatorError(
+            f"Python found the package's sources in {sources} before the installed package, because it looks in the "
+            "current folder and in PYTHONPATH first: start it in another folder"
+        )
+    raise EmulatorError(
+        f"{path.name} is missing: install the package with `pip install --no-build-isolation test/emulator`"
+    )
+
+
 @functools.cache
 def _set_up_once() -> None:
     check_processor()
-    if not HIP_LIBRARY.exists():
-        raise EmulatorError(
-            f"{HIP_LIBRARY.name} is missing beside {Path(__file__).name}: install the package with "
-            "`pip install --no-build-isolation test/emulator`"
-        )
+    check_library(HIP_LIBRARY)
     check_torch()
     check_real_rocm()
     tree = rocm_tree.ensure(HIP_LIBRARY)

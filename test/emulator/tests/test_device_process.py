@@ -209,6 +209,12 @@ class TestRefusals(TestCase):
         said = self.refusal([], "2.12.0+cpu")
         self.assertRegex(said, rf"built for torch {re.escape(machine.built_for_torch())}, and torch 2\.12\.0\+cpu")
 
+    def test_sources_before_the_installed_package(self):
+        sources = Path(__file__).parents[1]
+        result = run_python("-m", "gfx950_emulator", "coverage", env={"GFX950_EMULATOR": "0"}, cwd=sources)
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn(f"the package's sources in {sources} before the installed package", result.stderr)
+
     def test_a_longer_local_version_is_the_same_release(self):
         release = machine.built_for_torch()
         self.assertEqual(self.refusal_free(f"{release}+cpu.flydsl1"), "")

@@ -75,19 +75,19 @@ def test_a_gap_fails() -> None:
     assert done.returncode == 1, done.stderr
     gaps = re.findall(r"^gap +(\S+):", done.stdout, re.MULTILINE)
     assert gaps
-    assert all(name.startswith("v_smfmac_") for name in gaps)
+    assert all(name.startswith("v_smfmac_i32_") for name in gaps)
     assert f"{len(gaps)} unexplained gaps" in done.stdout
 
 
 def test_a_surveyed_mnemonic_that_is_missing_fails() -> None:
     code = (
         "import sys, gfx950_emulator.coverage as c; s = c.survey(); "
-        "c.survey = lambda: {**s, 'v_smfmac_f32_16x16x64_bf16': 1, 'v_readlane_b32_sdwa': 1}; sys.exit(c.main([]))"
+        "c.survey = lambda: {**s, 'v_smfmac_i32_16x16x64_i8': 1, 'v_readlane_b32_sdwa': 1}; sys.exit(c.main([]))"
     )
     done = run_python("-c", code, env=OFF)
     assert done.returncode == 1, done.stderr
     assert "345 of 347 surveyed" in done.stdout
-    assert "missing: v_smfmac_f32_16x16x64_bf16, v_readlane_b32_sdwa" in done.stdout
+    assert "missing: v_smfmac_i32_16x16x64_i8, v_readlane_b32_sdwa" in done.stdout
 
 
 KERNELS = [
@@ -96,7 +96,7 @@ KERNELS = [
         """s_movk_i32 s4, 3
 .Lagain:
 v_mfma_f32_16x16x32_bf16 v[4:7], v[8:11], v[12:15], v[4:7]
-v_smfmac_f32_16x16x64_bf16 v[4:7], v[8:11], v[16:23], v2
+v_smfmac_i32_16x16x64_i8 v[4:7], v[8:9], v[16:19], v2
 s_sub_u32 s4, s4, 1
 s_cmp_lg_u32 s4, 0
 s_cbranch_scc1 .Lagain""",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from assemble import KernelText
 from core_library import CoreError, Program
 from hip_device import core_only
 from mfma_reference import DENSE, F8F6F4, SCALED, encode, place_inputs, place_scales, random_codes
@@ -77,10 +76,3 @@ def test_undefined_modifiers_are_refused(shape: str, modifiers: str) -> None:
     form = Form(NAMED[shape], modifiers=modifiers)
     with pytest.raises(CoreError, match=r"unsupported_instruction.*v_mfma"):
         run(form, Program([form.kernel("kernel")]), "kernel")
-
-
-@core_only
-def test_a_sparse_product_is_refused() -> None:
-    kernel = KernelText("kernel", "v_smfmac_f32_16x16x32_f16 v[0:3], v[4:5], v[6:9], v1", 16)
-    with pytest.raises(CoreError, match=r"unsupported_instruction.*v_smfmac"):
-        Program([kernel]).launch("kernel", 1, [np.zeros(64, np.uint32)])

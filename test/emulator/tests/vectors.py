@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import mfma_reference
+import test_sparse_matrix
 from memory_case import MemoryCase
 from vector_case import VectorCase
 
@@ -84,6 +85,17 @@ def generated() -> list[Family]:
     families.append(
         Family("mfma", "generated", len(shapes), results, "CDNA4 ISA document's layouts, float64 products in the test")
     )
+    sparse = test_sparse_matrix.SHAPES
+    results = sum(shape.m * shape.m for shape in sparse)
+    families.append(
+        Family(
+            "sparse_matrix",
+            "generated",
+            len(sparse),
+            results,
+            "layouts of AMD's fpsan library as observed on MI350, float64 products in the test",
+        )
+    )
     return families
 
 
@@ -98,6 +110,8 @@ def mnemonics() -> dict[str, list[str]]:
                     found[re.sub(r"_(e32|e64|dpp|sdwa)$", "", match[1])].add(name)
     for shape in [*mfma_reference.DENSE, *mfma_reference.F8F6F4, *mfma_reference.SCALED]:
         found[shape.mnemonic].add("test_mfma")
+    for sparse in test_sparse_matrix.SHAPES:
+        found[sparse.mnemonic].add("test_sparse_matrix")
     return {name: sorted(modules) for name, modules in sorted(found.items())}
 
 

@@ -90,11 +90,12 @@ void register_compare(Registry& r);
 void register_carry(Registry& r);
 void register_packed(Registry& r);
 void register_dot(Registry& r);
+void register_sparse_matrix(Registry& r);
 void register_lane(Registry& r);
 void register_lds(Registry& r);
 void register_global(Registry& r);
 void register_buffer(Registry& r);
-// Matrix instructions are known by mfma.h, not by the registry. False: `p` is none.
+// Dense matrix instructions are known by mfma.h, not by the registry. False: `p` is none.
 bool build_matrix(Builder& b, const decode::Parsed& p, Inst& in);
 
 }  // namespace gfx950::exec

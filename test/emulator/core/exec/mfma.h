@@ -37,8 +37,8 @@ struct MfmaOp {
   void (*kernel)(const MfmaOp&, const MfmaOperands&) = nullptr;  // set by mfma_describe()
 };
 
-// Fills `out` for a mnemonic as LLVM's disassembler prints it (no _e64 suffix). False: not an MFMA of gfx950, a sparse
-// one (v_smfmac_*), or a combination of modifiers that the ISA leaves undefined; `out` is then unspecified.
+// Fills `out` for a mnemonic as LLVM's disassembler prints it (no _e64 suffix). False: not a dense MFMA of gfx950, or a
+// combination of modifiers that the ISA leaves undefined; `out` is then unspecified.
 bool mfma_describe(std::string_view mnemonic, unsigned cbsz, unsigned abid, unsigned blgp, MfmaOp& out);
 
 // D = A * B + C. `c` is nullptr when src2 is an inline constant, whose bits are then c_const (64 bits wide for f64,

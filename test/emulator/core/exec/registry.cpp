@@ -19,6 +19,7 @@ const Registry& registry() {
     register_carry(r);
     register_packed(r);
     register_dot(r);
+    register_sparse_matrix(r);
     register_lane(r);
     register_lds(r);
     register_global(r);

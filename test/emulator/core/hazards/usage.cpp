@@ -249,13 +249,18 @@ Usage usage_of(const Parsed& p, const exec::Inst& in) {
   auto read = [&](Registers r) {
     if (u.nreads < Usage::kReads) u.reads[u.nreads++] = r;
   };
+  const bool sparse = begins(p.base, "v_smfmac_");  // its accumulator is the result, its last operand an index
   for (size_t k = 0; k < p.operands.size(); ++k) {
     const ParsedOperand& o = p.operands[k];
     if (!is_register(o)) continue;
     if (k < results) u.writes[u.nwrites++] = registers_of(o);
     const bool also_read = kExchanges.count(p.base) != 0 || (u.memory == Memory::atomic && begins(p.base, "buffer_"));
-    if (u.unit == Unit::matrix && k == 3) u.c_read = static_cast<int8_t>(u.nreads);
+    if (u.unit == Unit::matrix && k == 3 && !sparse) u.c_read = static_cast<int8_t>(u.nreads);
     if (k >= results || also_read) read(registers_of(o));
+  }
+  if (sparse) {
+    u.c_read = static_cast<int8_t>(u.nreads);
+    read(u.writes[0]);
   }
   constexpr Registers vcc = {kScalarBase + exec::kVcc, 2};
   if (begins(p.base, "v_div_fmas") || begins(p.base, "s_cbranch_vcc")) read(vcc);

@@ -165,7 +165,7 @@ class ComputeUnit {
           unsigned states = u.unit == hazards::Unit::memory ? m.latency->memory : m.latency->vector;
           if (r.unit == Unit::mfma) {
             const bool same = u.reads[k].first == m.registers.first && u.reads[k].count == m.registers.count;
-            states = k != 2 ? m.latency->ab : same ? m.latency->same_c : u.latency.c != 0 ? m.latency->c : 0;
+            states = k != u.c_read ? m.latency->ab : same ? m.latency->same_c : u.latency.c != 0 ? m.latency->c : 0;
           }
           consider(m.issued + p_.slot_clk * (states + 1), Stall::matrix_data);
         }
