@@ -8,7 +8,6 @@ import os
 from dataclasses import dataclass
 
 from gfx950_emulator import rocm_tree
-from gfx950_emulator.errors import EmulatorError
 from gfx950_emulator.machine import DECODER_STUBS, LIBRARIES, check_library
 
 CLASSES = ("salu", "valu", "mfma", "lds", "vmem", "smem", "branch", "other")
