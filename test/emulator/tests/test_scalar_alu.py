@@ -356,6 +356,27 @@ for bits, wide, kind in ((32, "b32", "u32"), (64, "b64", "u64")):
         "u32",
         lambda a, bits=bits: (bits - a.bit_length() if a else WORD, None),
     )
+
+
+def wide_field(value: int, where: int, is_signed: bool) -> Outcome:
+    offset, width = where & 63, where >> 16 & 0x7F
+    if width == 0:
+        return 0, False
+    field = (signed(value, 64) if is_signed else value) >> offset & (1 << width) - 1
+    return nonzero(signed(field, width) if is_signed and width < 64 else field, 64)
+
+
+def sign_run(value: int, bits: int) -> int:
+    """Bits at the top that equal the sign; -1 if all do."""
+    top = f"{value:0{bits}b}"
+    return WORD if len(set(top)) == 1 else len(top) - len(top.lstrip(top[0]))
+
+
+add("s_bfe_u64 {d}, {0}, {1}", "u64 field", "u64", lambda a, b: wide_field(a, b, False))
+add("s_bfe_i64 {d}, {0}, {1}", "u64 field", "u64", lambda a, b: wide_field(a, b, True))
+add("s_flbit_i32 {d}, {0}", "u32", "u32", lambda a: (sign_run(a, 32), None))
+add("s_flbit_i32_i64 {d}, {0}", "u64", "u32", lambda a: (sign_run(a, 64), None))
+add("s_wqm_b64 {d}, {0}", "u64", "u64", lambda a: nonzero(sum(15 << k for k in range(0, 64, 4) if a >> k & 15), 64))
 add("s_brev_b64 {d}, {0}", "u64", "u64", lambda a: (int(f"{a:064b}"[::-1], 2), None))
 add("s_bfm_b64 {d}, {0}, {1}", "shift shift", "u64", lambda a, b: (((1 << (a & 63)) - 1) << (b & 63), None))
 add("s_bitset0_b64 {d}, {0}", "u32", "u64", lambda a, old: (old & ~(1 << (a & 63)), None), "old")

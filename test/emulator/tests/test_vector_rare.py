@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
+import lane_math
 import ml_dtypes
+import mpmath
 import numpy as np
 import pytest
 from core_library import Program
@@ -118,6 +121,120 @@ add(
     "u16",
     "f32",
     lambda a: a.view(ml_dtypes.bfloat16).astype(F32),
+)
+
+
+def of_halves(function: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+    def apply(*pairs: np.ndarray) -> np.ndarray:
+        lows, highs = zip(*(lane_math.halves(pair) for pair in pairs), strict=True)
+        return lane_math.join_halves(function(*lows), function(*highs))
+
+    return apply
+
+
+def one_nan(pair: np.ndarray) -> np.ndarray:
+    words = pair.astype(U32).view(U16)
+    return np.where((words & 0x7FFF) > 0x7C00, U16(0x7E00), words).view(U32)
+
+
+def larger(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """As numbers; 0 is more than -0."""
+    return np.where((a > b) | ((a == b) & ~np.signbit(a)) | np.isnan(b), a, b)
+
+
+def smaller(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.where((a < b) | ((a == b) & np.signbit(a)) | np.isnan(b), a, b)
+
+
+def median(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """The middle one; with a NaN among them the smallest of the others."""
+    ordered = larger(smaller(a, b), smaller(larger(a, b), c))
+    return np.where(np.isnan(a) | np.isnan(b) | np.isnan(c), smaller(smaller(a, b), c), ordered)
+
+
+def with_nan(function: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+    def apply(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+        some = np.isnan(a) | np.isnan(b) | np.isnan(c)
+        return np.where(some, F16(np.nan), function(function(a, b), c)).astype(F16)
+
+    return apply
+
+
+QUIET = [0, 0x8000, 0x3C00, 0xBC00, 0x4100, 0x7C00, 0xFC00, 0x7E01, 0x0001, 0x83FF, 0x7BFF, 0x2E66]
+TRIPLE = "f16 f16 f16"
+add(
+    "v_max3_f16 {d}, {0}, {1}, {2}",
+    TRIPLE,
+    "f16",
+    lambda a, b, c: larger(larger(a, b), c),
+    values=dict.fromkeys(range(3), QUIET),
+)
+add(
+    "v_min3_f16 {d}, {0}, {1}, {2}",
+    TRIPLE,
+    "f16",
+    lambda a, b, c: smaller(smaller(a, b), c),
+    values=dict.fromkeys(range(3), QUIET),
+)
+add("v_med3_f16 {d}, {0}, {1}, {2}", TRIPLE, "f16", median, values=dict.fromkeys(range(3), QUIET))
+for name, function in (("maximum", larger), ("minimum", smaller)):
+    text = f"v_pk_{name}3_f16 {{d}}, {{0}}, {{1}}, {{2}}"
+    add(text, "f16x2 f16x2 f16x2", "f16x2", of_halves(with_nan(function)), canonical=one_nan)
+
+
+def float_dot(kind: Any) -> Callable[..., np.ndarray]:
+    """Rounded after each addition, in the order that core/exec/dot.cpp states; hardware may keep more."""
+
+    def apply(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+        left, right = (x.view(kind).reshape(-1, 2).astype(F32) for x in (a, b))
+        low, high = left[:, 0] * right[:, 0], left[:, 1] * right[:, 1]
+        return (c + low) + high if kind is F16 else (high + low) + c
+
+    return apply
+
+
+ORDINARY = {  # sums that do not depend on how NaN and infinity meet
+    F16: [0, 0x3C003C00, 0xBC004100, 0x38002E66, 0x00010400, 0x7BFF3C00, 0xC2483800],
+    ml_dtypes.bfloat16: [0, 0x3F803F80, 0xBF80C020, 0x3F003DCC, 0x34000080, 0x49744049, 0xC2483F00],
+}
+for kind, name in ((F16, "f16"), (ml_dtypes.bfloat16, "bf16")):
+    values = dict.fromkeys((0, 1), ORDINARY[kind])
+    if name == "bf16":
+        add("v_dot2_f32_bf16 {d}, {0}, {1}, {2}", "b32 b32 f32", "f32", float_dot(kind), values=values)
+    add(
+        f"v_dot2c_f32_{name}_e32 {{d}}, {{0}}, {{1}}",
+        "b32 b32",
+        "f32",
+        lambda a, b, old, kind=kind: float_dot(kind)(a, b, old),
+        needs=("old",),
+        values=values,
+    )
+
+
+def reduction_segment(x: np.ndarray, segment: np.ndarray) -> np.ndarray:
+    """53 bits of 2/pi from where the exponent of x and the segment's number put them, by AMD's pseudocode."""
+    with mpmath.workprec(1400):
+        two_over_pi = int(mpmath.floor(mpmath.ldexp(2 / mpmath.pi, 1201)))
+    results = []
+    for bits, number in zip(x.view(np.uint64), segment, strict=True):
+        exponent = int(bits) >> 52 & 0x7FF
+        shift = (int(number) & 31) * 53 + max(0, exponent - 1077)
+        kept = two_over_pi << shift & (1 << 1201) - 1
+        scale = -53 - shift + (128 if exponent >= 1968 else 0)
+        results.append(math.ldexp(kept >> 1201 - 53, scale))
+    return np.array(results)
+
+
+WIDE = [
+    0x3FF0000000000000,
+    0x4350000000000000,
+    0x43F0000000000000,
+    0x5FF123456789ABCD,
+    0x7B00000000000000,
+    0x7FE0000000000000,
+]
+add(
+    "v_trig_preop_f64 {d}, {0}, {1}", "f64 u32", "f64", reduction_segment, values={0: WIDE, 1: [0, 1, 2, 3, 17, 31, 32]}
 )
 
 

@@ -210,6 +210,35 @@ _PAIRS = {
         for wide in ("f16", "bf16")
     },
 }
+# Two values to fp8 or bf8: nearest even, into either half of the result. Beyond the largest: NaN or infinity.
+for name in ("fp8", "bf8"):
+    for wide, width in (("f32", 32), ("f16", 16), ("bf16", 16)):
+        for word in (0, 1):
+            op_sel = f" op_sel:[0,0,{'0,' * (wide == 'f32')}{word}]" if word else ""
+            first = "f32 f32" if wide == "f32" else "b32"
+
+            def pack_pair(
+                *given: np.ndarray, call: tuple[str, str, int, int] = (name, wide, width, word)
+            ) -> np.ndarray:
+                *packed, scale, old = given
+                form, kind, _, half = call
+                parts = [part.view(U32) for part in packed]
+                if kind != "f32":
+                    parts = [parts[0] & U32(0xFFFF), parts[0] >> U32(16)]
+                low, high = (encoded(form, decoded(kind, part) / scale_of(scale)) for part in parts)
+                return (old & ~U32(0xFFFF << 16 * half)) | (low | high << U32(8)) << U32(16 * half)
+
+            values = {0: _SPREAD, 1: _SPREAD[::-1], 2: _FINITE_SCALES} if wide == "f32" else {1: _FINITE_SCALES}
+            if wide != "f32":
+                values[0] = _PAIRS[wide]
+            add(
+                f"v_cvt_scalef32_pk_{name}_{wide} {{d}}, {'{0}, {1}, {2}' if wide == 'f32' else '{0}, {1}'}{op_sel}",
+                f"{first} f32",
+                "b32",
+                lambda *given, old, pack_pair=pack_pair: pack_pair(*given, old),
+                needs=("old",),
+                values=values,
+            )
 for wide, width in (("f32", 32), ("f16", 16), ("bf16", 16)):
     for byte in range(4):
         op_sel = f" op_sel:[0,0,{byte & 1},{byte >> 1}]" if byte else ""
