@@ -27,7 +27,7 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 # Runs in a process of its own: a launch that fails leaves the device unusable, as on hardware.
 BROKEN = """
 import torch
-from torch._inductor.kernel.flydsl import gemm, gemm_config, gemm_kernel, pipeline
+from torch._inductor.kernel.flydsl import gemm, gemm_config, pipeline, schedule
 from torch._inductor.kernel.flydsl.gemm_config import GemmConfig, GemmProblem
 
 MUTATION
@@ -45,8 +45,8 @@ MUTATIONS = {
     "intact": ("", None),
     "one_load_too_many": (
         """
-        wait = gemm_kernel.wait_for_stage
-        gemm_kernel.wait_for_stage = lambda younger_loads: wait(younger_loads + 1)
+        wait = schedule.wait_for_stage
+        schedule.wait_for_stage = lambda younger_loads: wait(younger_loads + 1)
         """,
         "lds dma not waited|lds dma race",
     ),

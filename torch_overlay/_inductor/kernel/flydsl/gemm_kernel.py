@@ -1,24 +1,18 @@
 """The GEMM kernel: how a workgroup computes its tile of C. gemm has the contract and the entry.
 
-LDS DMA brings K tiles of A and B into ``stages`` buffers; each wave reads its fragments, transposed where K is not
-contiguous, and keeps its accumulators in registers. One barrier per K tile, in one of two schedules:
-
-- plain: behind the barrier the first step's fragments are read, the loads of a later K tile start, then come products
-  and reads of the further steps. Waves of other workgroups or SIMD neighbours fill the wait for the first fragments.
-- interleaved: the barrier stands before the last step of a K tile, whose fragments have been read. Its products run
-  beside the reads of the next K tile's first step and the loads into the stage that has just become free. No product
-  waits for LDS, and one K tile of time hides the latency of the loads even with two stages.
+LDS DMA brings K tiles of A and B into buffers of LDS; each wave reads its fragments, transposed where K is not
+contiguous, and keeps its accumulators in registers. schedule says when.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import functools
 from types import SimpleNamespace
 from typing import Any
 
 from torch._native.flydsl import target
-from torch._native.flydsl.flydsl_private import end_of_schedule, wave_uniform
+from torch._native.flydsl.flydsl_private import wave_uniform
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
@@ -26,7 +20,8 @@ import flydsl.expr as fx
 from .epilogue import ELEMENTS, Input, Output, Program, pieces
 from .epilogue_expr import IDENTITY, Epilogue, EpilogueInput
 from .gemm_config import ITEM_BYTES, MFMA_K, MFMA_MN, GemmConfig, GemmSpec
-from .pipeline import Matrix, operand_parts, sum_over_waves, wait_for_stage
+from .pipeline import Matrix, operand_parts, sum_over_waves
+from .schedule import Read, Walk, main_loop
 from .split_k import reduce_parts
 from .workgroup_order import tile_of
 
@@ -64,108 +59,29 @@ class _Accumulators:
         return [values[i * self.tiles_n : (i + 1) * self.tiles_n] for i in range(self.tiles_m)]
 
 
-def _loads(work: SimpleNamespace, k_tile: Any, stage_offset: Any) -> list[Callable[[], None]]:
-    """Functions that start one LDS DMA load each of a K tile."""
-    return [start for operand in work.loads for start in operand.each(k_tile, stage_offset)]
-
-
-def _issue(work: SimpleNamespace, k_tile: Any, stage_offset: Any) -> None:
-    for start in _loads(work, k_tile, stage_offset):
-        start()
-
-
-def _reads(work: SimpleNamespace, step: int, stage_offset: Any) -> list[tuple[int, int, Callable[[], Any]]]:
-    """(place, LDS instructions, function that reads it) of each fragment of an MFMA step, in the order in which the
-    products need them. Places count A's fragments, then B's."""
+def _reads(work: SimpleNamespace, step: int, stage_offset: Any) -> list[Read]:
+    """The fragments of an MFMA step, in the order in which the products need them. Places count A's, then B's."""
     a, b = work.a.each(step, stage_offset), work.b.each(step, stage_offset)
-    of_a = [(i, work.a.reads_per_tile, read) for i, read in enumerate(a)]
-    of_b = [(len(a) + j, work.b.reads_per_tile, read) for j, read in enumerate(b)]
+    of_a = [Read(i, work.a.reads_per_tile, read) for i, read in enumerate(a)]
+    of_b = [Read(len(a) + j, work.b.reads_per_tile, read) for j, read in enumerate(b)]
     return [*of_a[:1], *of_b, *of_a[1:]]
 
 
-def _fragments(work: SimpleNamespace, step: int, stage_offset: Any) -> list[Any]:
-    """A's and B's fragments of one MFMA step."""
-    done = {place: read() for place, _, read in _reads(work, step, stage_offset)}
-    return [done[place] for place in sorted(done)]
-
-
-def _multiply(work: SimpleNamespace, values: list[Any], fragments: list[Any]) -> list[Any]:
-    return work.accumulators.multiply(values, fragments[: work.a.tiles], fragments[work.a.tiles :])
-
-
-def _beside_products(
-    work: SimpleNamespace,
-    values: list[Any],
-    current: list[Any],
-    reads: list[tuple[int, int, Callable[[], Any]]],
-    loads: list[Callable[[], None]],
-) -> tuple[list[Any], list[Any]]:
-    """Interleaved: the products of one MFMA step, and beside them the reads of another's fragments and DMA loads.
-
-    Reads and loads are spread evenly, so that neither the matrix cores nor LDS nor the loads' way to L2 waits for the
-    others. The compiler takes reads and loads to touch the same memory and keeps their order, so they are emitted in
-    the order that the hints then ask for.
-    """
-    # Where between 0 and 1 each stands, so that both kinds are spread over all of the products.
-    spread = [((i + 1) / (len(reads) + 1), False, i) for i in range(len(reads))]
-    spread += [((i + 1) / (len(loads) + 1), True, i) for i in range(len(loads))]
-    following, hints = {}, []
-    for _, is_load, i in sorted(spread):
-        if is_load:
-            loads[i]()
-            hints.append(fx.rocdl.sched_vmem)
-        else:
-            place, instructions, read = reads[i]
-            following[place] = read()
-            hints += [fx.rocdl.sched_dsrd] * instructions
-    values = _multiply(work, values, current)
-    mfmas, done = work.a.tiles * work.b.tiles, 0
-    for i, hint in enumerate(hints):
-        now = mfmas * (i + 1) // (len(hints) + 1) - done
-        if now:
-            fx.rocdl.sched_mfma(now)
-            done += now
-        hint(1)
-    if done < mfmas:
-        fx.rocdl.sched_mfma(mfmas - done)
-    end_of_schedule()
-    return values, [following[place] for place in sorted(following)] or current
-
-
-def _compute(work: SimpleNamespace, values: list[Any], first: list[Any], stage_offset: Any, loads: int) -> list[Any]:
-    """One K tile, whose first step's fragments are being read and whose ``loads`` LDS DMA loads have been issued.
-
-    Where a wave has more products than LDS reads, the hints at the end order the tile's instructions: reads of the
-    first step, then the loads behind the first MFMA, then one LDS read of the following steps at a time between MFMAs,
-    so that the MFMA pipe seldom waits for LDS. Small tiles read everything first, as the compiler does by itself.
-    """
-    current = first
-    for step in range(work.steps):
-        following = _fragments(work, step + 1, stage_offset) if step + 1 < work.steps else current
-        values = _multiply(work, values, current)
-        current = following
-    mfmas = work.a.tiles * work.b.tiles
-    reads = work.a.tiles * work.a.reads_per_tile + work.b.tiles * work.b.reads_per_tile
-    between = mfmas // (reads + 1)
-    if between > 0:
-        fx.rocdl.sched_dsrd(reads)
-        if loads:
-            fx.rocdl.sched_mfma(1)
-            fx.rocdl.sched_vmem(loads)
-        for _ in range(reads * (work.steps - 1)):
-            fx.rocdl.sched_mfma(between)
-            fx.rocdl.sched_dsrd(1)
-        fx.rocdl.sched_mfma(mfmas * work.steps - between * reads * (work.steps - 1) - (1 if loads else 0))
-    return values
-
-
-def _steps_before_the_last(
-    work: SimpleNamespace, values: list[Any], current: list[Any], stage_offset: Any
-) -> tuple[list[Any], list[Any]]:
-    """Interleaved: all MFMA steps of a K tile but the last."""
-    for step in range(work.steps - 1):
-        values, current = _beside_products(work, values, current, _reads(work, step + 1, stage_offset), [])
-    return values, current
+def _walk(work: SimpleNamespace) -> Walk:
+    config, accumulators = work.config, work.accumulators
+    return Walk(
+        k_tiles=work.k_tiles,
+        steps=config.steps,
+        stages=config.stages,
+        stage_items=config.stage_bytes // ITEM_BYTES,
+        loads_per_stage=config.loads_per_stage,
+        interleave=config.interleave,
+        mfmas=work.a.tiles * work.b.tiles,
+        loads=lambda k_tile, offset: [start for operand in work.loads for start in operand.each(k_tile, offset)],
+        reads=functools.partial(_reads, work),
+        multiply=lambda values, held, step: accumulators.multiply(values, held[: work.a.tiles], held[work.a.tiles :]),
+        zeros=accumulators.zeros,
+    )
 
 
 def _tiles(size: Any, tile: int) -> Any:
@@ -187,13 +103,6 @@ def _spec_of(key: tuple[Any, ...]) -> GemmSpec:
         b_layout=b_layout,
         epilogue=Epilogue(inputs=tuple(EpilogueInput(dtype=dtype, kind=kind) for dtype, kind in inputs), steps=steps),
     )
-
-
-def _next_stage(offset: Any, config: GemmConfig) -> Any:
-    """Offset in elements of the stage after the one at ``offset``."""
-    stage_items = config.stage_bytes // ITEM_BYTES
-    following = offset + stage_items
-    return (following == config.stages * stage_items).select(fx.Int32(0), following)
 
 
 def _work(spec: GemmSpec, a: Any, b: Any, m: Any, n: Any, k: Any, lda: Any, ldb: Any) -> SimpleNamespace:
@@ -251,7 +160,6 @@ def _work(spec: GemmSpec, a: Any, b: Any, m: Any, n: Any, k: Any, lda: Any, ldb:
         waves_mn=waves_mn,
         lds=lds,
         k_tiles=_tiles(k, config.tile_k),
-        steps=config.steps,
         loads=tuple(loads for loads, _ in parts),
         a=parts[0][1],
         b=parts[1][1],
@@ -314,56 +222,12 @@ def make_launcher(name: str) -> Any:
         batch2: fx.Int64,
         batch3: fx.Int64,
         key: fx.Constexpr[tuple],
-    ) -> Any:  # a generator only to mypy: FlyDSL rewrites the loops that yield
+    ) -> None:
         spec = _spec_of(key[0])
-        config, stage_items = spec.config, spec.config.stage_bytes // ITEM_BYTES
+        config = spec.config
         batch = fx.Int64(fx.block_idx.z)
         work = _work(spec, a + batch * stride_a, b + batch * stride_b, m, n, k, lda, ldb)
-        if fx.const_expr(config.interleave):
-            # Invariant at the top of an iteration: the first step's fragments of K tile t have been read, K tiles up to
-            # t + stages - 1 are loading or have landed.
-            for ahead in fx.range_constexpr(config.stages):
-                _issue(work, fx.Int32(ahead), ahead * stage_items)
-            wait_for_stage((config.stages - 1) * config.loads_per_stage)
-            state = [fx.Int32(0), *_fragments(work, 0, 0), *work.accumulators.zeros()]
-            count = work.a.tiles + work.b.tiles + 1
-            for k_tile, carried in range(fx.Int32(0), work.k_tiles - config.stages, fx.Int32(1), init=state):  # type: ignore[call-overload]
-                offset = carried[0]
-                values, current = _steps_before_the_last(work, list(carried[count:]), list(carried[1:count]), offset)
-                wait_for_stage((config.stages - 2) * config.loads_per_stage)
-                following_offset = _next_stage(offset, config)
-                reads, loads = _reads(work, 0, following_offset), _loads(work, fx.Int32(k_tile) + config.stages, offset)
-                values, following = _beside_products(work, values, current, reads, loads)
-                state = yield [following_offset, *following, *values]
-            offset, current, values = state[0], list(state[1:count]), list(state[count:])
-            for left in fx.range_constexpr(config.stages):
-                values, current = _steps_before_the_last(work, values, current, offset)
-                reads = []
-                if fx.const_expr(left < config.stages - 1):
-                    wait_for_stage((config.stages - 2 - left) * config.loads_per_stage)
-                    offset = _next_stage(offset, config)
-                    reads = _reads(work, 0, offset)
-                values, current = _beside_products(work, values, current, reads, [])
-        else:
-            # Invariant at the top of an iteration: stages - 1 K tiles, from the one to compute on, are loading or have
-            # landed.
-            for ahead in fx.range_constexpr(config.stages - 1):
-                _issue(work, fx.Int32(ahead), ahead * stage_items)
-            state = [fx.Int32(0), fx.Int32((config.stages - 1) * stage_items), *work.accumulators.zeros()]
-            for k_tile, carried in range(fx.Int32(0), work.k_tiles - (config.stages - 1), fx.Int32(1), init=state):  # type: ignore[call-overload]
-                read_offset, write_offset = carried[0], carried[1]
-                wait_for_stage((config.stages - 2) * config.loads_per_stage)
-                first = _fragments(work, 0, read_offset)
-                _issue(work, fx.Int32(k_tile) + (config.stages - 1), write_offset)
-                values = _compute(work, list(carried[2:]), first, read_offset, config.loads_per_stage)
-                state = yield [_next_stage(read_offset, config), _next_stage(write_offset, config), *values]
-            read_offset, values = state[0], list(state[2:])
-            for left in fx.range_constexpr(config.stages - 1):
-                wait_for_stage((config.stages - 2 - left) * config.loads_per_stage)
-                first = _fragments(work, 0, read_offset)
-                values = _compute(work, values, first, read_offset, 0)
-                read_offset = _next_stage(read_offset, config)
-
+        values = main_loop(_walk(work))
         if fx.const_expr(config.split_k > 1):
             part = fx.Int64(fx.block_idx.y) * fx.Int64(fx.grid_dim.z) + batch
             part_of_c = Matrix(workspace + part * (fx.Int64(m) * fx.Int64(n)), m, n, n)

@@ -1,0 +1,198 @@
+"""How a wave walks along K: when it loads, reads and multiplies. Shared by the kernels of the GEMM family.
+
+LDS DMA brings K tiles into ``stages`` buffers; each wave reads its fragments and keeps its accumulators in registers.
+One barrier per K tile, in one of two schedules:
+
+- plain: behind the barrier the first step's fragments are read, the loads of a later K tile start, then come products
+  and reads of the further steps. Waves of other workgroups or SIMD neighbours fill the wait for the first fragments.
+- interleaved: the barrier stands before the last step of a K tile, whose fragments have been read. Its products run
+  beside the reads of the next K tile's first step and the loads into the stage that has just become free. No product
+  waits for LDS, and one K tile of time hides the latency of the loads even with two stages.
+
+Trace-time helpers, see pipeline.py. ``main_loop`` is a ``@flyc.jit`` function for the sake of its loop: FlyDSL rewrites
+the loops of such a function and traces it in place where a kernel calls it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from torch._native.flydsl.flydsl_private import end_of_schedule
+
+import flydsl.compiler as flyc
+import flydsl.expr as fx
+
+from .pipeline import wait_for_stage
+
+
+class Read(NamedTuple):
+    """``place`` numbers what a step of products needs; ``instructions`` are the LDS reads that ``read`` emits."""
+
+    place: int
+    instructions: int
+    read: Callable[[], Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Walk:
+    """What a kernel does at each point of the walk. Stage offsets are in elements of LDS.
+
+    ``reads`` of a step that leave out a place let it keep what it held in the step before; a K tile's first step reads
+    all places.
+    """
+
+    k_tiles: Any
+    steps: int  # of products in a K tile
+    stages: int
+    stage_items: int
+    loads_per_stage: int  # LDS DMA instructions of a wave
+    interleave: bool
+    mfmas: int  # of a step
+    loads: Callable[[Any, Any], list[Callable[[], None]]]  # (K tile, stage offset): each starts one LDS DMA load
+    reads: Callable[[int, Any], list[Read]]  # (step, stage offset), in the order in which the products need them
+    multiply: Callable[[list[Any], list[Any], int], list[Any]]  # (accumulators, what the places hold, step)
+    zeros: Callable[[], list[Any]]
+
+
+def _issue(walk: Walk, k_tile: Any, stage_offset: Any) -> None:
+    for start in walk.loads(k_tile, stage_offset):
+        start()
+
+
+def _fragments(walk: Walk, step: int, stage_offset: Any, before: list[Any]) -> list[Any]:
+    """What each place holds for one step of products."""
+    return _kept(before, {read.place: read.read() for read in walk.reads(step, stage_offset)})
+
+
+def _kept(before: list[Any], read: dict[int, Any]) -> list[Any]:
+    return [read.get(place, held) for place, held in enumerate(before)] if before else [read[i] for i in sorted(read)]
+
+
+def _beside_products(
+    walk: Walk, values: list[Any], current: list[Any], step: int, reads: list[Read], loads: list[Callable[[], None]]
+) -> tuple[list[Any], list[Any]]:
+    """Interleaved: the products of one step, and beside them the reads of another's fragments and DMA loads.
+
+    Reads and loads are spread evenly, so that neither the matrix cores nor LDS nor the loads' way to L2 waits for the
+    others. The compiler takes reads and loads to touch the same memory and keeps their order, so they are emitted in
+    the order that the hints then ask for.
+    """
+    # Where between 0 and 1 each stands, so that both kinds are spread over all of the products.
+    spread = [((i + 1) / (len(reads) + 1), False, i) for i in range(len(reads))]
+    spread += [((i + 1) / (len(loads) + 1), True, i) for i in range(len(loads))]
+    following, hints = {}, []
+    for _, is_load, i in sorted(spread):
+        if is_load:
+            loads[i]()
+            hints.append(fx.rocdl.sched_vmem)
+        else:
+            following[reads[i].place] = reads[i].read()
+            hints += [fx.rocdl.sched_dsrd] * reads[i].instructions
+    values = walk.multiply(values, current, step)
+    mfmas, done = walk.mfmas, 0
+    for i, hint in enumerate(hints):
+        now = mfmas * (i + 1) // (len(hints) + 1) - done
+        if now:
+            fx.rocdl.sched_mfma(now)
+            done += now
+        hint(1)
+    if done < mfmas:
+        fx.rocdl.sched_mfma(mfmas - done)
+    end_of_schedule()
+    return values, _kept(current, following)
+
+
+def _compute(walk: Walk, values: list[Any], first: list[Any], stage_offset: Any, loads: int) -> list[Any]:
+    """One K tile, whose first step's fragments are being read and whose ``loads`` LDS DMA loads have been issued.
+
+    Where a wave has more products than LDS reads, the hints at the end order the tile's instructions: reads of the
+    first step, then the loads behind the first MFMA, then one LDS read of the following steps at a time between MFMAs,
+    so that the MFMA pipe seldom waits for LDS. Small tiles read everything first, as the compiler does by itself.
+    """
+    current = first
+    for step in range(walk.steps):
+        following = _fragments(walk, step + 1, stage_offset, current) if step + 1 < walk.steps else current
+        values = walk.multiply(values, current, step)
+        current = following
+    mfmas = walk.mfmas
+    counts = [sum(read.instructions for read in walk.reads(step, stage_offset)) for step in range(walk.steps)]
+    between = mfmas // (counts[0] + 1)
+    if between > 0:
+        fx.rocdl.sched_dsrd(counts[0])
+        if loads:
+            fx.rocdl.sched_mfma(1)
+            fx.rocdl.sched_vmem(loads)
+        later = sum(counts[1:])
+        for _ in range(later):
+            fx.rocdl.sched_mfma(between)
+            fx.rocdl.sched_dsrd(1)
+        fx.rocdl.sched_mfma(mfmas * walk.steps - between * later - (1 if loads else 0))
+    return values
+
+
+def _steps_before_the_last(
+    walk: Walk, values: list[Any], current: list[Any], stage_offset: Any
+) -> tuple[list[Any], list[Any]]:
+    """Interleaved: all steps of a K tile but the last."""
+    for step in range(walk.steps - 1):
+        values, current = _beside_products(walk, values, current, step, walk.reads(step + 1, stage_offset), [])
+    return values, current
+
+
+def _next_stage(walk: Walk, offset: Any) -> Any:
+    """Offset in elements of the stage after the one at ``offset``."""
+    following = offset + walk.stage_items
+    return (following == walk.stages * walk.stage_items).select(fx.Int32(0), following)
+
+
+@flyc.jit
+def main_loop(walk: Walk) -> Any:  # a generator only to mypy: FlyDSL rewrites the loops that yield
+    """The accumulators of a wave behind all K tiles; there are at least as many as the pipeline loads ahead."""
+    if fx.const_expr(walk.interleave):
+        # Invariant at the top of an iteration: the first step's fragments of K tile t have been read, K tiles up to
+        # t + stages - 1 are loading or have landed.
+        for ahead in fx.range_constexpr(walk.stages):
+            _issue(walk, fx.Int32(ahead), ahead * walk.stage_items)
+        wait_for_stage((walk.stages - 1) * walk.loads_per_stage)
+        first = _fragments(walk, 0, 0, [])
+        state = [fx.Int32(0), *first, *walk.zeros()]
+        count = len(first) + 1
+        for k_tile, carried in range(fx.Int32(0), walk.k_tiles - walk.stages, fx.Int32(1), init=state):  # type: ignore[call-overload]
+            offset = carried[0]
+            values, current = _steps_before_the_last(walk, list(carried[count:]), list(carried[1:count]), offset)
+            wait_for_stage((walk.stages - 2) * walk.loads_per_stage)
+            following_offset = _next_stage(walk, offset)
+            reads, loads = walk.reads(0, following_offset), walk.loads(fx.Int32(k_tile) + walk.stages, offset)
+            values, following = _beside_products(walk, values, current, walk.steps - 1, reads, loads)
+            state = yield [following_offset, *following, *values]
+        offset, current, values = state[0], list(state[1:count]), list(state[count:])
+        for left in fx.range_constexpr(walk.stages):
+            values, current = _steps_before_the_last(walk, values, current, offset)
+            reads = []
+            if fx.const_expr(left < walk.stages - 1):
+                wait_for_stage((walk.stages - 2 - left) * walk.loads_per_stage)
+                offset = _next_stage(walk, offset)
+                reads = walk.reads(0, offset)
+            values, current = _beside_products(walk, values, current, walk.steps - 1, reads, [])
+    else:
+        # Invariant at the top of an iteration: stages - 1 K tiles, from the one to compute on, are loading or have
+        # landed.
+        for ahead in fx.range_constexpr(walk.stages - 1):
+            _issue(walk, fx.Int32(ahead), ahead * walk.stage_items)
+        state = [fx.Int32(0), fx.Int32((walk.stages - 1) * walk.stage_items), *walk.zeros()]
+        for k_tile, carried in range(fx.Int32(0), walk.k_tiles - (walk.stages - 1), fx.Int32(1), init=state):  # type: ignore[call-overload]
+            read_offset, write_offset = carried[0], carried[1]
+            wait_for_stage((walk.stages - 2) * walk.loads_per_stage)
+            first = _fragments(walk, 0, read_offset, [])
+            _issue(walk, fx.Int32(k_tile) + (walk.stages - 1), write_offset)
+            values = _compute(walk, list(carried[2:]), first, read_offset, walk.loads_per_stage)
+            state = yield [_next_stage(walk, read_offset), _next_stage(walk, write_offset), *values]
+        read_offset, values = state[0], list(state[2:])
+        for left in fx.range_constexpr(walk.stages - 1):
+            wait_for_stage((walk.stages - 2 - left) * walk.loads_per_stage)
+            first = _fragments(walk, 0, read_offset, [])
+            values = _compute(walk, values, first, read_offset, 0)
+            read_offset = _next_stage(walk, read_offset)
+    return values
