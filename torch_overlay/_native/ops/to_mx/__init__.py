@@ -1,0 +1,1 @@
+"""Quantisation to OCP Microscaling formats: the operator behind ``torch.nn.microscaling``."""
