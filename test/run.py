@@ -31,6 +31,9 @@ TYPED = (
     "test/bench",
     "test/reference",
     "test/emulator/gfx950_emulator",
+    "test/emulator/suites/run.py",
+    "test/emulator/suites/opinfo.py",
+    "test/emulator/suites/opinfo_entry.py",
 )
 
 

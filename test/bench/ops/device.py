@@ -24,7 +24,7 @@ import gfx950_emulator  # noqa: F401  # isort: skip
 import torch
 
 CALLS, ROUNDS = 4000, 25
-IMPORTS = 9
+IMPORTS = 21
 STEPS, WARM_UP = 2000, 200
 
 _IMPORT = "import torch; print(torch.cuda.is_available())"

@@ -4,6 +4,7 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <deque>
@@ -236,9 +237,16 @@ void clear_for_capture(State* s, void* pointer, int64_t stream) {
   std::memset(pointer, 0, block.size);
 }
 
-[[noreturn]] void out_of_memory(size_t size, c10::DeviceIndex device, const DeviceStats& stats, double limit) {
+std::atomic<OutOfMemoryObserver> out_of_memory_observer{nullptr};
+
+[[noreturn]] void out_of_memory(std::unique_lock<std::mutex>* lock, size_t size, c10::DeviceIndex device,
+                                const DeviceStats& stats, double limit) {
   const auto used = static_cast<double>(stats.allocated_bytes[kAggregate].current);
   const auto reserved = static_cast<double>(stats.reserved_bytes[kAggregate].current);
+  lock->unlock();  // an observer may ask for statistics
+  if (const OutOfMemoryObserver observe = out_of_memory_observer) {
+    observe(device, size, static_cast<uint64_t>(limit), static_cast<uint64_t>(std::max(0.0, limit - reserved)));
+  }
   TORCH_CHECK_WITH(OutOfMemoryError, false, "HIP out of memory. Tried to allocate ", human(size), ". GPU ",
                    static_cast<int>(device), " (emulated) may use ", human(limit), ", of which ", human(used),
                    " is allocated by PyTorch, and ", human(reserved - used),
@@ -247,7 +255,7 @@ void clear_for_capture(State* s, void* pointer, int64_t stream) {
 
 void* allocate_bytes(size_t size, c10::DeviceIndex device_index) {
   State& s = state();
-  std::lock_guard<std::mutex> lock(s.mutex);
+  std::unique_lock<std::mutex> lock(s.mutex);
   DeviceStats& stats = s.statistics[device_index];
   const int64_t stream = routes_in_use.load(std::memory_order_relaxed) ? current_stream(device_index).id() : 0;
   const PoolId pool_id = route_of(&s, device_index, stream);
@@ -264,7 +272,7 @@ void* allocate_bytes(size_t size, c10::DeviceIndex device_index) {
   const auto reserved = static_cast<double>(stats.reserved_bytes[kAggregate].current);
   if (s.fraction[device_index] < 1.0 && reserved + static_cast<double>(wanted) > limit * s.fraction[device_index]) {
     ++stats.num_ooms;
-    out_of_memory(size, device_index, stats, limit * s.fraction[device_index]);
+    out_of_memory(&lock, size, device_index, stats, limit * s.fraction[device_index]);
   }
   int current = 0;
   TORCH_CHECK(hipGetDevice(&current) == hipSuccess, gfx950_last_error());
@@ -275,7 +283,7 @@ void* allocate_bytes(size_t size, c10::DeviceIndex device_index) {
   if (elsewhere) TORCH_CHECK(hipSetDevice(current) == hipSuccess, gfx950_last_error());
   if (code == hipErrorOutOfMemory) {
     ++stats.num_ooms;
-    out_of_memory(size, device_index, stats, limit);
+    out_of_memory(&lock, size, device_index, stats, limit);
   }
   TORCH_CHECK(code == hipSuccess, gfx950_last_error());
   const uint64_t capture = pool ? capture_id(stream) : 0;
@@ -606,5 +614,7 @@ std::string memory_snapshot(PoolId only) {
   json << "]}";
   return json.str();
 }
+
+void observe_out_of_memory(OutOfMemoryObserver observer) { out_of_memory_observer = observer; }
 
 }  // namespace gfx950::torch_device

@@ -35,6 +35,10 @@ class DeviceMemoryScope {
 };
 c10::Allocator& scoped_cpu_allocator();
 
+// Called before an OutOfMemoryError: the device, the bytes asked for, what the device may give in all and what is free.
+using OutOfMemoryObserver = void (*)(int device, uint64_t size, uint64_t total, uint64_t free);
+void observe_out_of_memory(OutOfMemoryObserver observer);
+
 // Raises torch.AcceleratorError with a HIP code and its text.
 [[noreturn]] void raise_hip_error(int code, const std::string& text);
 

@@ -6,6 +6,7 @@
 
 #include "capi.h"
 #include "capture.h"
+#include "device_memory.h"
 #include "graph.h"
 #include "memory_pool.h"
 #include "streams.h"
@@ -149,6 +150,9 @@ GFX950_EXPORT void gfx950_torch_record_history(int on, uint64_t max_entries) { r
 GFX950_EXPORT int gfx950_torch_history_is_recorded() { return history_is_recorded() ? 1 : 0; }
 GFX950_EXPORT int gfx950_torch_set_memory_fraction(double fraction, int device) {
   return guarded([&] { set_memory_fraction(narrow(device), fraction); });
+}
+GFX950_EXPORT void gfx950_torch_observe_out_of_memory(void (*observer)(int, uint64_t, uint64_t, uint64_t)) {
+  observe_out_of_memory(observer);
 }
 GFX950_EXPORT double gfx950_torch_memory_fraction(int device) { return memory_fraction(narrow(device)); }
 

@@ -98,6 +98,7 @@ struct GuardImpl final : public c10::impl::DeviceGuardImplInterface {
     raise_pending_error();  // names the error; HIP's call would return it too
     check(hipStreamSynchronize(handle(stream)));
   }
+  c10::DeviceCapability getDeviceCapability(c10::Device) const override { return {}; }  // every type
   void synchronizeDevice(const c10::DeviceIndex) const override { synchronize_device(); }
   bool isStreamCapturing(const c10::Stream& stream) const override { return capture_id(stream.id()) != 0; }
 

@@ -14,6 +14,7 @@ from gfx950_emulator import machine
 _POINTER, _INT, _U64 = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64
 _U64_OUT = ctypes.POINTER(ctypes.c_uint64)
 _POOL = [_INT, _U64, _U64]  # device and the two numbers of a pool's id
+OutOfMemoryObserver = ctypes.CFUNCTYPE(None, _INT, _U64, _U64, _U64)
 
 # Of the functions of device/graph_capi.cpp.
 _ARGUMENTS: dict[str, list[Any]] = {
@@ -51,6 +52,7 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "record_history": [_INT, _U64],
     "set_memory_fraction": [ctypes.c_double, _INT],
     "memory_fraction": [_INT],
+    "observe_out_of_memory": [OutOfMemoryObserver],
 }
 
 

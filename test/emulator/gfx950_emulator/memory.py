@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -107,6 +108,22 @@ def _pinned_statistics() -> dict[str, Any]:
     return nested
 
 
+_out_of_memory_observers: list[Callable[[int, int, int, int], None]] = []
+
+
+def _out_of_memory(device: int, size: int, total: int, free: int) -> None:
+    for observer in _out_of_memory_observers:
+        observer(device, size, total, free)
+
+
+_OUT_OF_MEMORY = hip.OutOfMemoryObserver(_out_of_memory)  # C++ holds it for good
+
+
+def _attach_out_of_memory_observer(observer: Callable[[int, int, int, int], None]) -> None:
+    _out_of_memory_observers.append(observer)
+    hip.device().gfx950_torch_observe_out_of_memory(_OUT_OF_MEMORY)
+
+
 def install(torch_c: ModuleType) -> None:
     """Called by torch_c.install()."""
     device = hip.device()
@@ -127,6 +144,7 @@ def install(torch_c: ModuleType) -> None:
         "_cuda_cudaCachingAllocator_raw_delete": _raw_delete,
         "_cuda_getMemoryFraction": lambda index: float(device.gfx950_torch_memory_fraction(index)),
         "_cuda_setMemoryFraction": _set_fraction,
+        "_cuda_attach_out_of_memory_observer": _attach_out_of_memory_observer,
     }
     for name, function in functions.items():
         setattr(torch_c, name, function)

@@ -135,7 +135,7 @@ def choose(args: argparse.Namespace, exceptions: list[Exemption]) -> list[Entry]
         found = sorted(found, key=lambda entry: zlib.crc32(str(entry).encode()))[: args.sample]
     if args.shard:
         index, count = (int(part) for part in args.shard.split("/"))
-        found = found[index - 1 :: count]
+        return found[index - 1 :: count]
     return found
 
 

@@ -64,7 +64,11 @@ class Recorder(unittest.TestResult):
     def _failed(self, test: Any, error: Any) -> None:
         self._note(test, "failed", f"{error[0].__name__}: {str(error[1]).strip()}"[:600])
 
-    addError = addFailure = _failed
+    def addError(self, test: Any, err: Any) -> None:
+        self._failed(test, err)
+
+    def addFailure(self, test: Any, err: Any) -> None:
+        self._failed(test, err)
 
     def addExpectedFailure(self, test: Any, error: Any) -> None:
         self._note(test, "skipped", "PyTorch expects it to fail")
@@ -85,13 +89,13 @@ def flatten(suite: unittest.TestSuite) -> list[Any]:
 
 
 def classify(outcomes: dict[str, tuple[str, str]], exceptions: dict[str, str]) -> dict[str, tuple[str, str]]:
-    """What the exceptions make of outcomes: a failure that they name is excluded, a name whose test passes is stale."""
+    """What the exceptions make of outcomes: a failure that they name is excluded, and stale if it passes."""
     result: dict[str, tuple[str, str]] = {}
     for name, (outcome, reason) in outcomes.items():
         pattern = next((p for p in exceptions if fnmatch.fnmatchcase(name, p)), None)
         if pattern is not None and outcome == "failed":
             result[name] = ("excluded", exceptions[pattern])
-        elif pattern == name and outcome == "passed":
+        elif pattern is not None and outcome == "passed":
             result[name] = ("stale", f"passes, but exceptions.toml says: {exceptions[pattern]}")
         else:
             result[name] = (outcome, reason)

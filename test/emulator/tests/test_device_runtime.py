@@ -62,6 +62,27 @@ class TestMemory(TestCase):
         )
         self.assertRegex(result.stderr, r"OutOfMemoryError: HIP out of memory. Tried to allocate 9\.00 MiB.*8\.00 MiB")
 
+    def test_observers_of_memory_that_ran_out(self):
+        result = run_emulated(
+            "import torch\n"
+            "seen = []\n"
+            "for k in (1, 2):\n"
+            "    torch._C._cuda_attach_out_of_memory_observer(\n"
+            "        lambda *numbers, k=k: seen.append((k, *numbers, torch.cuda.memory_allocated())))\n"
+            "kept = torch.empty(4 << 20, dtype=torch.uint8, device='cuda')\n"
+            "try:\n"
+            "    torch.empty(13 << 20, dtype=torch.uint8, device='cuda')\n"
+            "except torch.OutOfMemoryError:\n"
+            "    print(seen)\n",
+            env={"GFX950_MEMORY_LIMIT": "16M"},
+        )
+        seen = [(k, 0, 13 << 20, 16 << 20, 12 << 20, 4 << 20) for k in (1, 2)]
+        self.assertEqual(result.stdout.strip(), str(seen), result.stderr)
+
+    def test_capability_names_every_type(self):
+        types = torch.accelerator.get_device_capability()["supported_dtypes"]
+        self.assertLessEqual({torch.bfloat16, torch.float64, torch.float8_e4m3fn, torch.float4_e2m1fn_x2}, set(types))
+
     def test_snapshot_and_history(self):
         torch.cuda.memory._record_memory_history()
         self.addCleanup(torch.cuda.memory._record_memory_history, enabled=None)
