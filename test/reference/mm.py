@@ -21,8 +21,8 @@ import torch
 
 LAMBDA = 8.0
 _FP32_UNIT = 2.0**-24
-_OUTPUT_UNIT = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11, torch.float32: 2.0**-24}
-_HALF_SUBNORMAL = {torch.bfloat16: 2.0**-134, torch.float16: 2.0**-25, torch.float32: 2.0**-150}
+OUTPUT_UNIT = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11, torch.float32: 2.0**-24}
+HALF_SUBNORMAL = {torch.bfloat16: 2.0**-134, torch.float16: 2.0**-25, torch.float32: 2.0**-150}
 
 
 def product(a: torch.Tensor, b_nk: torch.Tensor) -> torch.Tensor:
@@ -44,7 +44,7 @@ def product_and_bound(
     """The float64 product, and how far from it each element of a correct result of ``out_dtype`` may be."""
     out_dtype = out_dtype or a.dtype
     exact, accumulated = product_and_accumulation_error(a, b_nk)
-    bound = accumulated + _OUTPUT_UNIT[out_dtype] * (exact.abs() + accumulated) + _HALF_SUBNORMAL[out_dtype]
+    bound = accumulated + OUTPUT_UNIT[out_dtype] * (exact.abs() + accumulated) + HALF_SUBNORMAL[out_dtype]
     return exact, bound
 
 

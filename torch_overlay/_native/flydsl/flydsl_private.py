@@ -8,7 +8,8 @@
   ROCm tool, not the architecture being compiled for.
 - ``flydsl.expr.rocdl.s_barrier`` and ``readfirstlane``: ``fx.barrier()`` also drains vmcnt, which would stop the
   loads that a pipeline keeps in flight; wave-uniform values have no other spelling.
-- ``flydsl._mlir`` and ``fx.rocdl.permlane16_swap``: no public name exchanges rows of 16 lanes between registers.
+- ``flydsl._mlir`` and ``fx.rocdl.permlane16_swap``, ``permlane32_swap``: no public name exchanges groups of
+  lanes between registers.
 - ``fx.rocdl.sched_barrier``: ends a region of the scheduling hints that ``fx.rocdl.sched_mfma`` and the like give.
 - Plain addresses for a compiled launcher's pointers: the argument that ``from_c_void_p`` makes fills its slot from an
   integer as well (``PointerJitArg.__c_abi_spec__``). Making one costs 2 us, and a GEMM has eight pointers.
@@ -129,13 +130,22 @@ def end_of_schedule() -> None:
 
 def swap_odd_and_even_rows(first: Any, second: Any) -> tuple[Any, Any]:
     """Two fp32 values of a lane with rows of 16 lanes exchanged: the first's odd rows with the second's even ones."""
+    return _swapped("permlane16_swap", first, second)
+
+
+def swap_halves(first: Any, second: Any) -> tuple[Any, Any]:
+    """Two fp32 values of a lane with the first's upper 32 lanes and the second's lower ones exchanged."""
+    return _swapped("permlane32_swap", first, second)
+
+
+def _swapped(instruction: str, first: Any, second: Any) -> tuple[Any, Any]:
     import flydsl.expr as fx
     from flydsl._mlir import ir
     from flydsl._mlir.dialects import llvm
 
     operands = [value.bitcast(fx.Int32).ir_value() for value in (first, second)]
     both = ir.Type.parse("!llvm.struct<(i32, i32)>")
-    swapped = fx.rocdl.permlane16_swap(both, *operands, False, False)
+    swapped = getattr(fx.rocdl, instruction)(both, *operands, False, False)
     first_row, second_row = (llvm.extractvalue(fx.Int32.ir_type, swapped, [half]) for half in range(2))
     return fx.Int32(first_row).bitcast(fx.Float32), fx.Int32(second_row).bitcast(fx.Float32)
 

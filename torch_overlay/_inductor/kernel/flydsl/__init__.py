@@ -7,6 +7,8 @@ module                                   job
 ``gemm_arguments``                       from tensors to the problem they pose: no flydsl
 ``gemm``                                 the contract, compiling and calling
 ``gemm_kernel``, ``split_k``             the kernel and the second pass of one that splits K
+``scaled_gemm*``, ``scaled_layout``      the same with 8- and 4-bit operands and scales; config, arguments: no flydsl
+``scaled_pipeline``                      part: block scales on their way to the matrix cores, the scaled MFMA
 ``schedule``                             part: when a wave loads, reads and multiplies on its way along K
 ``pipeline``, ``lds_layout``             parts: loads, fragments and waits of LDS stages; where chunks lie
 ``epilogue``                             part: from accumulators through an epilogue's program to C

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from torch._native.flydsl.flydsl_private import swap_odd_and_even_rows
+from torch._native.flydsl.flydsl_private import swap_halves, swap_odd_and_even_rows
 
 import flydsl.expr as fx
 
@@ -47,12 +47,18 @@ class Piece:
     numbers: tuple[int, int]  # of the MFMA tiles' row and column: pieces that share one share rows or columns
 
 
-def pieces(accumulators: list[list[Any]], wave_row: Any, wave_col: Any, lane: Any) -> Iterator[Piece]:
-    """A wave's accumulators as pieces. ``accumulators[i][j]`` is MFMA tile (i, j): a lane holds row ``lane % 16`` and
-    columns 4g..4g+3, g = lane / 16.
+def pieces(
+    accumulators: list[list[Any]], wave_row: Any, wave_col: Any, lane: Any, mfma_rows: int = MFMA_MN
+) -> Iterator[Piece]:
+    """A wave's accumulators as pieces, for one 16-byte store of 16-bit elements where there are eight columns to it."""
+    return (_pieces_of_16 if mfma_rows == MFMA_MN else _pieces_of_32)(accumulators, wave_row, wave_col, lane)
 
-    Two tiles side by side make eight columns a lane, one 16-byte store of 16-bit elements: lane groups 1 and 3 hand the
-    first tile's columns to groups 0 and 2, and get the second tile's.
+
+def _pieces_of_16(accumulators: list[list[Any]], wave_row: Any, wave_col: Any, lane: Any) -> Iterator[Piece]:
+    """``accumulators[i][j]`` is MFMA tile (i, j): a lane holds row ``lane % 16`` and columns 4g..4g+3, g = lane / 16.
+
+    Two tiles side by side make eight columns a lane: lane groups 1 and 3 hand the first tile's columns to groups 0 and
+    2, and get the second tile's.
     """
     row = lane & (MFMA_MN - 1)
     group = lane >> 4
@@ -60,13 +66,35 @@ def pieces(accumulators: list[list[Any]], wave_row: Any, wave_col: Any, lane: An
     for j in range(0, tiles_n - 1, 2):
         col = wave_col + j * MFMA_MN + (group & 1) * MFMA_MN + (group >> 1) * 8
         for i, tiles in enumerate(accumulators):
-            swapped = [swap_odd_and_even_rows(tiles[j][e], tiles[j + 1][e]) for e in range(4)]
-            values = fx.Vector.from_elements([pair[0] for pair in swapped] + [pair[1] for pair in swapped])
+            values = _swapped(swap_odd_and_even_rows, tiles[j], tiles[j + 1])
             yield Piece(wave_row + i * MFMA_MN + row, col, values, (i, j))
     if tiles_n % 2:
         j = tiles_n - 1
         for i, tiles in enumerate(accumulators):
             yield Piece(wave_row + i * MFMA_MN + row, wave_col + j * MFMA_MN + group * 4, tiles[j], (i, j))
+
+
+def _pieces_of_32(accumulators: list[list[Any]], wave_row: Any, wave_col: Any, lane: Any) -> Iterator[Piece]:
+    """Tiles of 32 x 32: a lane holds row ``lane % 32`` and columns 8q + 4g..8q + 4g + 3, q = 0..3, g = lane / 32.
+
+    Group 1 hands its columns of an even q to group 0, and gets those of the odd q behind it.
+    """
+    row, group = lane & 31, lane >> 5
+    for j in range(len(accumulators[0])):
+        for pair in range(2):
+            col = wave_col + j * 32 + pair * 16 + group * 8
+            for i, tiles in enumerate(accumulators):
+                quads = [
+                    tiles[j].shuffle(tiles[j], [first, first + 1, first + 2, first + 3])
+                    for first in (8 * pair, 8 * pair + 4)
+                ]
+                yield Piece(wave_row + i * 32 + row, col, _swapped(swap_halves, *quads), (i, 2 * j + pair))
+
+
+def _swapped(swap: Callable[[Any, Any], tuple[Any, Any]], first: Any, second: Any) -> Any:
+    """Eight columns of which a lane held four each in ``first`` and ``second``, exchanged between lanes by ``swap``."""
+    swapped = [swap(first[e], second[e]) for e in range(4)]
+    return fx.Vector.from_elements([pair[0] for pair in swapped] + [pair[1] for pair in swapped])
 
 
 class Output:

@@ -10,7 +10,7 @@ from .epilogue_expr import IDENTITY, Epilogue, EpilogueInput, InputStrides
 from .gemm_config import ALayout, BLayout, DType, GemmProblem, OutDType
 
 _DTYPES: dict[torch.dtype, DType] = {torch.bfloat16: "bf16", torch.float16: "fp16"}
-_OUT_DTYPES: dict[torch.dtype, OutDType] = {**_DTYPES, torch.float32: "fp32"}
+OUT_DTYPES: dict[torch.dtype, OutDType] = {**_DTYPES, torch.float32: "fp32"}
 
 
 def problem_of(
@@ -26,7 +26,7 @@ def problem_of(
 
     Tensors are [M, K], [N, K] and [M, N] whatever their layout, or have a batch dimension before these.
     """
-    if a.dtype not in _DTYPES or b_nk.dtype != a.dtype or out.dtype not in _OUT_DTYPES:
+    if a.dtype not in _DTYPES or b_nk.dtype != a.dtype or out.dtype not in OUT_DTYPES:
         raise ValueError(f"a is {a.dtype}, b_nk {b_nk.dtype}, out {out.dtype}: not two bf16 or fp16 and their product")
     if not a.dim() == b_nk.dim() == out.dim() or out.dim() not in (2, 3):
         raise ValueError(f"{a.dim()}, {b_nk.dim()} and {out.dim()} dimensions are not all 2 or all 3")
@@ -48,11 +48,11 @@ def problem_of(
         n=n,
         k=k,
         dtype=_DTYPES[a.dtype],
-        lda=_leading_stride("a", a, a_layout == "k"),
-        ldb=_leading_stride("b_nk", b_nk, b_layout == "k"),
-        ldc=_leading_stride("out", out, True),
+        lda=leading_stride("a", a, a_layout == "k"),
+        ldb=leading_stride("b_nk", b_nk, b_layout == "k"),
+        ldc=leading_stride("out", out, True),
         batch=batch,
-        out_dtype=_OUT_DTYPES[out.dtype],
+        out_dtype=OUT_DTYPES[out.dtype],
         a_layout=a_layout,
         b_layout=b_layout,
         stride_a=stride_a,
@@ -60,13 +60,13 @@ def problem_of(
         stride_c=stride_c,
         epilogue=epilogue,
         epilogue_strides=tuple(
-            _input_strides(f"epilogue input {i}", tensor, operand, batch, m, n)
+            input_strides(f"epilogue input {i}", tensor, operand, batch, m, n)
             for i, (tensor, operand) in enumerate(zip(inputs, epilogue.inputs, strict=True))
         ),
     )
 
 
-def _leading_stride(name: str, tensor: torch.Tensor, rows: bool) -> int:
+def leading_stride(name: str, tensor: torch.Tensor, rows: bool) -> int:
     """The stride from one contiguous run to the next; a single run's means nothing, may be anything, and becomes the
     run's length, which the kernel's bounds want it to cover."""
     contiguous, leading = (-1, -2) if rows else (-2, -1)
@@ -76,7 +76,7 @@ def _leading_stride(name: str, tensor: torch.Tensor, rows: bool) -> int:
     return tensor.stride(leading) if tensor.shape[leading] > 1 else tensor.shape[contiguous]
 
 
-def _input_strides(name: str, tensor: torch.Tensor, operand: EpilogueInput, batch: int, m: int, n: int) -> InputStrides:
+def input_strides(name: str, tensor: torch.Tensor, operand: EpilogueInput, batch: int, m: int, n: int) -> InputStrides:
     """Row and batch strides of an epilogue's input, whose shape must broadcast to its kind's."""
     inner = {"full": (m, n), "row": (1, n), "column": (m, 1), "scalar": (1, 1)}[operand.kind]
     wanted = (batch, *inner)
@@ -86,7 +86,7 @@ def _input_strides(name: str, tensor: torch.Tensor, operand: EpilogueInput, batc
         view = tensor
     if view.dim() != 3 or tuple(view.shape[1:]) != inner or view.shape[0] not in (1, batch):
         raise ValueError(f"{name} has shape {tuple(tensor.shape)}, not {operand.kind} of {wanted}")
-    if _OUT_DTYPES.get(tensor.dtype) != operand.dtype:
+    if OUT_DTYPES.get(tensor.dtype) != operand.dtype:
         raise ValueError(f"{name} is {tensor.dtype}, not {operand.dtype}")
     if operand.kind in ("full", "row") and n > 1 and view.stride(2) != 1:
         raise ValueError(f"{name} has strides {tensor.stride()}: its columns are not contiguous")

@@ -31,6 +31,7 @@ class Straight:
 
     rows: int
     tile_k: int
+    mfma_rows: int = MFMA_MN
 
     @property
     def chunks_per_row(self) -> int:
@@ -49,7 +50,7 @@ class Straight:
         return row, (place & (self.chunks_per_row - 1)) ^ self.key(row)
 
     def read_item(self, lane: Any, step: Any) -> Any:
-        """Element where a lane's 16 bytes of MFMA tile 0 begin; other tiles are ``MFMA_MN * tile_k`` apart."""
+        """Element where a lane's 16 bytes of MFMA tile 0 begin; other tiles are ``mfma_rows * tile_k`` apart."""
         row = lane & (MFMA_MN - 1)
         chunk = step * (MFMA_K // CHUNK_ITEMS) + (lane >> 4)
         return self.position(row, chunk) * CHUNK_ITEMS

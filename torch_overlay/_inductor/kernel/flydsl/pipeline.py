@@ -18,7 +18,7 @@ from torch._native.flydsl.target import WAVE_SIZE
 
 import flydsl.expr as fx
 
-from .gemm_config import CHUNK_ITEMS, DMA_BYTES, ITEM_BYTES, MFMA_K, MFMA_MN
+from .gemm_config import CHUNK_ITEMS, DMA_BYTES, ITEM_BYTES, MFMA_K
 from .lds_layout import TRANSPOSED_ITEMS, Straight, Transposed
 
 # Far outside every descriptor (their bounds are below 2^31), with room for the scalar offset above it.
@@ -140,7 +140,7 @@ class StraightFragments:
         # The key does not depend on the MFMA tile, so one address a K step serves all tiles, with constant offsets.
         first = lds + first_row * layout.tile_k
         self._bases = [first + layout.read_item(lane, first_step + step) for step in range(steps)]
-        self._tile_items = MFMA_MN * layout.tile_k
+        self._tile_items = layout.mfma_rows * layout.tile_k
 
     def each(self, step: int, stage_offset: Any) -> list[Callable[[], Any]]:
         """Functions that read one fragment each of a step of the stage at ``stage_offset``."""
