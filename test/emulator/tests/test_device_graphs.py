@@ -126,6 +126,63 @@ class TestCapture(TestCase):
         self.assertEqual(hidden, lstm(x)[0])
         self.assertEqual(product, torch.mm(half, half, out_dtype=torch.float32))
 
+    @parametrize("name", ["mx_fp8", "mx_fp4", "tensorwise", "grouped", "sdpa", "sdpa_backward", "rms_norm", "int4"])
+    def test_operators_of_the_device_alone(self, name):
+        torch.manual_seed(12)
+        x = torch.randn(2, 32, 256, device="cuda", dtype=torch.bfloat16)
+        scales = torch.randint(120, 130, (32, 8), dtype=torch.uint8, device="cuda").view(torch.float8_e8m0fnu)
+
+        def mx(kind):
+            a, b = (part.to(torch.uint8 if kind == torch.float4_e2m1fn_x2 else kind).view(kind) for part in x)
+            blocks = scales.repeat(1, 2) if kind == torch.float4_e2m1fn_x2 else scales
+            recipe = F.ScalingType.BlockWise1x32
+            plain = F.SwizzleType.NO_SWIZZLE
+            return F.scaled_mm(a, b.t(), blocks, recipe, blocks, recipe, plain, plain, output_dtype=torch.bfloat16)
+
+        def tensorwise():
+            one = torch.full((), 0.5, device="cuda")
+            a, b = (part.to(torch.float8_e4m3fn) for part in x)
+            return torch._scaled_mm(a, b.t(), one, one, out_dtype=torch.bfloat16)
+
+        ends = torch.tensor([5, 5, 32], dtype=torch.int32, device="cuda")
+
+        def grouped():
+            return F.grouped_mm(x[0], x.repeat(2, 1, 1)[:3].transpose(1, 2), offs=ends)
+
+        def attend():
+            q = x.view(2, 32, 4, 64).transpose(1, 2)
+            return F.scaled_dot_product_attention(q, q, q, is_causal=True)
+
+        def backward():
+            q = x.view(2, 32, 4, 64).transpose(1, 2).detach().requires_grad_()
+            return torch.autograd.grad(F.scaled_dot_product_attention(q, q, q).sum(), q)[0]
+
+        def int4():
+            packed = torch._convert_weight_to_int4pack(x[0].to(torch.uint8)[:, :64].contiguous(), 4)
+            return torch._weight_int4pack_mm(
+                x[1, :, :128].contiguous(), packed, 32, x.view(4, 32, 128)[..., :2].contiguous()
+            )
+
+        body = {
+            "mx_fp8": lambda: mx(torch.float8_e4m3fn),
+            "mx_fp4": lambda: mx(torch.float4_e2m1fn_x2),
+            "tensorwise": tensorwise,
+            "grouped": grouped,
+            "sdpa": attend,
+            "sdpa_backward": backward,
+            "rms_norm": lambda: F.rms_norm(x, (256,)),
+            "int4": int4,
+        }[name]
+        graph, result = captured(body)
+        x.copy_(torch.randn_like(x))
+        graph.replay()
+        first = result.clone()
+        self.assertEqual(first, body())
+        x.add_(3)
+        graph.replay()
+        self.assertEqual(result, body())
+        self.assertNotEqual(result, first)
+
     def test_training_step(self):
         """Forward, backward and optimizer in one graph, as in PyTorch's documentation."""
         torch.manual_seed(0)
@@ -495,6 +552,7 @@ class TestCompiled(TestCase):
             out + 1
 
 
+instantiate_parametrized_tests(TestCapture)
 instantiate_parametrized_tests(TestForbidden)
 
 if __name__ == "__main__":
