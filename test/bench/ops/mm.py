@@ -42,6 +42,7 @@ PEAK_TFLOPS = rows.PEAK_FLOP_PER_NS["bf16"] / 1e3
 LAYOUTS = {"NT": ("k", "k"), "NN": ("k", "n"), "TN": ("m", "n"), "TT": ("m", "k")}
 # Held to the same time in all layouts; the others are shown in NT alone.
 LAYOUT_SHAPES = ((16, 4096, 4096), (256, 4096, 4096), (1024, 4096, 4096), (4096, 4096, 4096))
+DECODE = (8, 4096, 4096)  # lives on the bandwidth of HBM, where a model's weights are
 COLD = (1024, 4096, 4096)  # compiled from nothing with the whole list, and again from FlyDSL's cache
 
 
@@ -122,6 +123,18 @@ def triton_microseconds(row: rows.Row) -> float:
 def environment(**changes: str) -> Iterator[None]:
     with mock.patch.dict(os.environ, changes):
         yield
+
+
+def hbm_share(config: gemm_config.GemmConfig) -> float:
+    """Bytes of a decode step's product over what HBM delivers in its time, with nothing of it in the Infinity Cache.
+
+    A model's weights do not fit there, so each step reads them from HBM; a benchmark of one product finds them in the
+    cache, which is how the table's rows were published and are modelled. The launch itself is not part of the time.
+    """
+    m, n, k = DECODE
+    with environment(GFX950_TIMING_PARAMS="warm=0"):
+        report = timed(problem_of(m, n, k, "NT"), config, "NT").reports[0]
+    return float(report["utilisation"]["hbm"])
 
 
 def hazards(winner: Timed) -> str:
@@ -240,7 +253,7 @@ def run() -> Report:
             against_nt.append(t.microseconds / best[m, n, k].microseconds)
             add(f"{m}x{n}x{k}", t, 0.0, rule, 2.0 * m * n * k, "")
 
-    square, decode = best[8192, 8192, 8192], best[8, 4096, 4096]
+    square, decode = best[8192, 8192, 8192], best[DECODE]
     cold, cached = compile_seconds()
     unclean = sum(said != "0" for said in clean.values())
 
@@ -269,7 +282,13 @@ def run() -> Report:
             goal("the same, worst shape", worst(against_triton, largest=False), ">=", 0.95, "modelled"),
             goal("NN, TN, TT / NT, worst time", worst(against_nt, largest=True), "<=", 1.05, "modelled"),
             goal("MFMA busy in the main loop at 8192^3", main_loop_busy(square), ">=", 0.85, "modelled"),
-            goal("share of the model's HBM bandwidth at M=8", utilisation(decode, "hbm"), ">=", 0.8, "modelled"),
+            goal(
+                "share of the model's HBM bandwidth at M=8, weights in HBM",
+                hbm_share(decode.config),
+                ">=",
+                0.8,
+                "modelled",
+            ),
             goal(
                 "configuration by rule / best searched, worst shape", worst(against_rule, True), "<=", 1.25, "modelled"
             ),
@@ -293,7 +312,3 @@ def run() -> Report:
 
 def main_loop_busy(t: Timed) -> float:
     return float(t.reports[0]["main_loop"]["mfma_busy"])
-
-
-def utilisation(t: Timed, unit: str) -> float:
-    return float(t.reports[0]["utilisation"][unit])

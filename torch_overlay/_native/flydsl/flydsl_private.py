@@ -13,17 +13,21 @@
 - ``fx.rocdl.sched_barrier``: ends a region of the scheduling hints that ``fx.rocdl.sched_mfma`` and the like give.
 - Plain addresses for a compiled launcher's pointers: the argument that ``from_c_void_p`` makes fills its slot from an
   integer as well (``PointerJitArg.__c_abi_spec__``). Making one costs 2 us, and a GEMM has eight pointers.
+- ``CompiledFunction._call_state``: its dispatch fills every argument's slot by a Python function of its own at every
+  call, 6 us for a GEMM, of whose arguments only the addresses and the stream change.
 - ``JitFunction._mem_cache``: the artifact of a compile-only run, from which tests read the code object.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
 import importlib
 import os
+import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -163,3 +167,40 @@ def compiled_ir(launcher: Any) -> str:
     if len(artifacts) != 1:
         raise RuntimeError(f"expected one compiled artifact, the launcher has {len(artifacts)}")
     return str(artifacts[0].ir)
+
+
+def packed_launch(compiled: Any, args: tuple[Any, ...], changing: Sequence[int]) -> Callable[..., None]:
+    """A compiled launcher as a function of the arguments at the places ``changing``, which are plain addresses; the
+    others are packed once, as in ``args``.
+
+    The arguments lie in one block that a call overwrites: for one thread at a time.
+    """
+    state = compiled._call_state
+    slots = state._spec
+    place_of: dict[int, int] = {}
+    for position in changing:
+        types = [ctype for argument, ctype, _ in slots if argument == position]
+        if types != [ctypes.c_void_p]:
+            raise RuntimeError(f"argument {position} is packed as {types}, not as one address")
+        place_of[position] = len(place_of)
+    block = ctypes.create_string_buffer(8 * len(slots))
+    packed = (ctypes.c_void_p * len(slots))()
+    fixed = len(place_of)  # the changing ones come first, side by side
+    for i, (argument, ctype, fill) in enumerate(slots):
+        place = place_of.get(argument)
+        if place is None:
+            place, fixed = fixed, fixed + 1
+            if ctypes.sizeof(ctype) > 8:
+                raise RuntimeError(f"argument {argument} is packed as {ctype}, more than 8 bytes")
+            if fill is not None:  # None is a stream that nobody passes: null
+                fill(args[argument], ctype.from_buffer(block, 8 * place))
+        packed[i] = ctypes.addressof(block) + 8 * place
+    write = struct.Struct(f"={len(place_of)}Q").pack_into
+    execute = state._func_exe
+
+    def launch(*addresses: int) -> None:
+        write(block, 0, *addresses)
+        execute(packed)
+
+    launch.keeps = compiled  # type: ignore[attr-defined] # the code that execute points into
+    return launch

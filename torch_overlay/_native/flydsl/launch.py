@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 from typing import Any
 
-from .flydsl_private import compiled_ir, flydsl_scope
+from .flydsl_private import compiled_ir, flydsl_scope, packed_launch
 
 _tracing = threading.RLock()
 
@@ -30,6 +30,13 @@ def linker_missing_reason() -> str | None:
     return (
         f"FlyDSL links with {linker}, which does not exist; install ROCm or set ROCM_PATH to where llvm/bin/ld.lld is"
     )
+
+
+class ReadyLaunches(threading.local):
+    """Launches of one thread whose arguments are packed but for addresses and stream, by what stands for the shapes."""
+
+    def __init__(self) -> None:
+        self.launches: dict[Hashable, Callable[..., None]] = {}
 
 
 class FlyDSLKernel:
@@ -89,6 +96,15 @@ class FlyDSLKernel:
         else:
             loaded(*args)
         self.launches += 1
+
+    def bound(self, device_index: int, args: tuple[Any, ...], changing: Sequence[int]) -> Callable[..., None] | None:
+        """``launch`` as a function of the arguments at the places ``changing`` alone, which are plain addresses: the
+        others are packed here and never again. None before the first launch on this device.
+
+        For the thread that asks. Does not count launches.
+        """
+        loaded = self._loaded.get(device_index)
+        return None if loaded is None else packed_launch(loaded, args, changing)
 
     def _first_launch(self, device_index: int, args: tuple[Any, ...]) -> None:
         import flydsl.compiler as flyc

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Hashable, Mapping
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from types import ModuleType
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from torch._inductor.codecache import LambdaFuture, PyCodeCache
 from torch._inductor.compile_worker.subproc_pool import SubprocException
 from torch._inductor.runtime.compile_tasks import _worker_compile_pycodecache_kernel
+from torch._native.flydsl.launch import ReadyLaunches
 
 from .render import MAIN_SUFFIX, PRECOMPILE_SUFFIX
 
@@ -162,14 +163,19 @@ def load_module(key: str, path: str, kernel_name: str, *, set_sys_modules: bool 
 
 
 class FlyDSLKernelWrapper:
-    """What the generated wrapper calls as ``name.run(a, b, out, *epilogue_inputs, stream=raw_stream)``."""
+    """What the generated wrapper calls as ``name.run(site, a, b, out, *epilogue_inputs, stream=raw_stream)``.
 
-    def __init__(self, kernel: Callable[..., None], kernel_path: str) -> None:
+    ``site`` is equal at two calls if all but addresses is: what that decides is checked and packed at the first of them
+    and not again, for the graph's guards hold for the others.
+    """
+
+    def __init__(self, kernel: Any, kernel_path: str) -> None:
         self.kernel = kernel
         self.kernel_path = kernel_path
+        self._ready = ReadyLaunches()
 
-    def run(self, a: Any, b: Any, out: Any, *epilogue_inputs: Any, stream: int) -> None:
-        self.kernel(a, b, out, stream, *epilogue_inputs)
+    def run(self, site: Hashable, a: Any, b: Any, out: Any, *epilogue_inputs: Any, stream: int) -> None:
+        self.kernel.launch(self._ready, site, a, b, out, stream, epilogue_inputs)
 
 
 def load_kernel(kernel_name: str, key: str, path: str) -> FlyDSLKernelWrapper:

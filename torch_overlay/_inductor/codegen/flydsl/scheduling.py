@@ -6,11 +6,13 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
+import sympy
 import torch
 from torch._dynamo.utils import counters
 from torch._inductor import config
 from torch._inductor.codecache import code_hash, get_path
 from torch._inductor.codegen.common import BackendFeature, IndentedBuffer, Kernel
+from torch._inductor.codegen.wrapper import pexpr
 from torch._inductor.ir import FixedLayout, ReinterpretView, StorageBox
 from torch._inductor.scheduler import BaseSchedulerNode, BaseScheduling, WhyNoFuse
 from torch._inductor.utils import Placeholder, get_fused_kernel_name, get_kernel_metadata
@@ -37,25 +39,38 @@ def _product_view(kernel: Chosen) -> View:
     return View(kernel.product, tuple(layout.size), tuple(layout.stride), layout.offset)
 
 
+def _site(device: torch.device, views: Sequence[View]) -> str:
+    """An expression that is equal at two calls exactly if everything of the kernel's arguments but addresses is: the
+    device, sizes and strides as text, and the values of the symbols in them."""
+    symbols: set[sympy.Symbol] = set()
+    shapes = []
+    for view in views:
+        shapes.append("/".join(f"[{','.join(map(pexpr, dims))}]" for dims in (view.size, view.stride)))
+        symbols.update(*(sympy.sympify(value).free_symbols for value in (*view.size, *view.stride)))
+    text = repr(" ".join((str(device), *shapes)))
+    return f"({', '.join([text, *sorted(map(pexpr, symbols))])})" if symbols else text
+
+
 class FlyDSLKernel(Kernel):
     """Writes the call of a FlyDSL kernel into the wrapper: tensors as the graph lays them out, and the raw stream."""
 
     def __init__(self, call: GemmCall, out: View) -> None:
         super().__init__()
         a, b, *inputs = call.views
+        self.site = _site(out.node.get_device(), (*call.views, out))
         self.arguments = [_reinterpreted(view) for view in (a, b, out, *inputs)]
 
     def call_kernel(self, name: str, node: Any = None) -> None:
         call_args = [argument.codegen_reference() for argument in self.arguments]
-        arg_types: list[torch.dtype] = [argument.get_dtype() for argument in self.arguments]
+        arg_types = [argument.get_dtype() for argument in self.arguments]
         # triton=True selects the calling convention of Python kernels: name.run(..., stream=raw_stream).
         V.graph.wrapper_code.generate_kernel_call(
             name,
-            call_args,
+            [self.site, *call_args],
             triton=True,
-            arg_types=arg_types,
-            raw_args=self.arguments,
-            raw_keys=[None] * len(self.arguments),
+            arg_types=[None, *arg_types],
+            raw_args=[self.site, *self.arguments],
+            raw_keys=[None] * (1 + len(self.arguments)),
         )
 
 

@@ -15,6 +15,7 @@ gemm_kernel says how, gemm_config what is supported and which configurations the
 from __future__ import annotations
 
 import functools
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ import torch
 from torch._inductor.runtime.cache_dir_utils import cache_dir
 from torch._native.flydsl import target
 from torch._native.flydsl.cache import KernelCache, source_digest
-from torch._native.flydsl.launch import FlyDSLKernel
+from torch._native.flydsl.launch import FlyDSLKernel, ReadyLaunches
 
 import flydsl.compiler as flyc
 
@@ -31,8 +32,9 @@ from .epilogue_expr import MAX_INPUTS, InputStrides
 from .gemm_arguments import problem_of
 from .gemm_config import OUT_ITEM_BYTES, GemmSpec, config_unsupported_reason, k_tail
 from .gemm_kernel import make_launcher
+from .gemm_numbers import NUMBERS, Numbers
 
-_CHECKED_LIMIT = 1024  # shapes that a kernel remembers as valid
+_READY_LIMIT = 1024  # shapes of which a thread keeps a launch that is ready
 _ALIGNMENT = 16  # bytes, of every address: LDS DMA, LDS reads and stores move 16 bytes a lane
 
 
@@ -60,16 +62,18 @@ class CompiledGemm:
         # One element of a column or a scalar is read at a time, of everything else 16 bytes.
         lone = [1 if o.kind in ("full", "row") else _ALIGNMENT // OUT_ITEM_BYTES[o.dtype] for o in spec.epilogue.inputs]
         self._alignments = [_ALIGNMENT // few for few in (1, 1, 1, 1, *lone, *[1] * self._unused)]
-        addresses, numbers = (0,) * len(self._elements), (8,) * (6 + 3 + 2 * MAX_INPUTS + 1)
+        self._changing = (*range(4 + len(inputs)), len(self._elements) + 2)  # addresses and the stream
+        addresses, numbers = (0,) * len(self._elements), Numbers(*[8] * NUMBERS)
         self.kernel = FlyDSLKernel(
             name=spec.name,
             make_launcher=functools.partial(make_launcher, spec.name),
-            example_args=(*addresses, *numbers, self._key, None),
+            example_args=(*addresses, numbers, self._key, None),
             typed_args=self._pointers,
             arch=spec.arch,
             cache_dir=Path(cache_dir()) / "flydsl",
         )
-        self._checked: dict[tuple[Any, ...], tuple[int, ...]] = {}
+        self._local = ReadyLaunches()
+        self._splits = spec.config.split_k
 
     @property
     def launches(self) -> int:
@@ -84,28 +88,64 @@ class CompiledGemm:
         one operand or input may be an expanded one); ``epilogue_inputs`` come in the epilogue's order: [M, N], [N] or
         [1, N], [M, 1], [] or [1], each with the batch dimension before it or not.
         """
-        tensors = (a, b_nk, out, *epilogue_inputs)
-        shapes = tuple((tensor.shape, tensor.stride(), tensor.dtype) for tensor in tensors)
-        numbers = self._checked.get(shapes)
-        if numbers is None:
-            numbers = self._check(a, b_nk, out, epilogue_inputs)
-            if len(self._checked) >= _CHECKED_LIMIT:
-                self._checked.clear()
-            self._checked[shapes] = numbers
-        addresses = [a.data_ptr(), b_nk.data_ptr(), out.data_ptr()]
-        workspace = out
-        if self.spec.config.split_k > 1:
+        shapes = tuple([(x.shape, x.stride(), x.dtype, x.device) for x in (a, b_nk, out, *epilogue_inputs)])
+        self.launch(self._local, shapes, a, b_nk, out, stream, epilogue_inputs)
+
+    def launch(
+        self,
+        ready: ReadyLaunches,
+        key: Hashable,
+        a: torch.Tensor,
+        b_nk: torch.Tensor,
+        out: torch.Tensor,
+        stream: int,
+        epilogue_inputs: tuple[torch.Tensor, ...],
+    ) -> None:
+        """The same for a caller that knows when tensors have the sizes, strides, types and device of an earlier call:
+        what has been made for a ``key`` in ``ready`` is used again."""
+        addresses = [x.data_ptr() for x in (a, b_nk, out, out, *epilogue_inputs)]
+        if self._splits > 1:
             # Given back when this returns, and handed out again on this stream only: behind the kernels that use it.
-            parts = self.spec.config.split_k * out.numel()
-            workspace = torch.empty(parts, dtype=torch.float32, device=out.device)
-        addresses.append(workspace.data_ptr())
-        for tensor in epilogue_inputs:
-            addresses.append(tensor.data_ptr())
+            workspace = torch.empty(self._splits * out.numel(), dtype=torch.float32, device=out.device)
+            addresses[3] = workspace.data_ptr()
+        every_bit = 0
+        for address in addresses:
+            every_bit |= address
+        if every_bit & (_ALIGNMENT - 1):
+            self._check_alignment(addresses)
+        bound = ready.launches.get(key)
+        if bound is None:
+            self._first(ready, key, a, b_nk, out, epilogue_inputs, addresses, stream)
+        else:
+            bound(*addresses, stream)
+            self.kernel.launches += 1
+
+    def _check_alignment(self, addresses: list[int]) -> None:
         for address, alignment in zip(addresses, self._alignments, strict=False):
             if address % alignment:
                 raise ValueError(f"{self.spec.name}: address {address:#x} is not a multiple of {alignment} bytes")
-        unused = (addresses[2],) * self._unused
-        self.kernel.launch(out.get_device(), *addresses, *unused, *numbers, self._key, stream)
+
+    def _first(
+        self,
+        ready: ReadyLaunches,
+        key: Hashable,
+        a: torch.Tensor,
+        b_nk: torch.Tensor,
+        out: torch.Tensor,
+        epilogue_inputs: tuple[torch.Tensor, ...],
+        addresses: list[int],
+        stream: int,
+    ) -> None:
+        """Check the tensors, launch, and keep a launch of all that shapes decide for the calls that follow."""
+        numbers = Numbers(*self._check(a, b_nk, out, epilogue_inputs))
+        args = (*addresses, *(addresses[2],) * self._unused, numbers, self._key, stream)
+        device = out.get_device()
+        self.kernel.launch(device, *args)
+        bound = self.kernel.bound(device, args, self._changing)
+        if bound is not None:
+            if len(ready.launches) >= _READY_LIMIT:
+                ready.launches.clear()
+            ready.launches[key] = bound
 
     def _pointers(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments of a launch as FlyDSL wants them where it compiles: addresses know what they point to."""

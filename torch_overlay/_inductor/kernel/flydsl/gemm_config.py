@@ -408,7 +408,7 @@ DEFAULT_CONFIGS: tuple[GemmConfig, ...] = (
     GemmConfig(tile_m=256, tile_n=256, tile_k=64, stages=2, group_m=4, waves_m=2, waves_n=4, interleave=True),
 )
 
-EXHAUSTIVE_LIMIT = 64  # compiles a shape
+EXHAUSTIVE_LIMIT = 63  # compiles a shape: under 64
 
 
 @functools.cache
@@ -478,6 +478,12 @@ def _preference(problem: GemmProblem, config: GemmConfig) -> tuple[float, int, i
     return estimated_clocks(problem, config), -config.stages, -config.group_m if full else config.group_m
 
 
+def _traffic(problem: GemmProblem, config: GemmConfig) -> float:
+    """What all workgroups load for an element along K: of two configurations that take as long, less is safer."""
+    tiles = math.ceil(problem.m / config.tile_m) * math.ceil(problem.n / config.tile_n)
+    return tiles * (min(config.tile_m, problem.m) + min(config.tile_n, problem.n))
+
+
 def _wasteful(problem: GemmProblem, config: GemmConfig) -> bool:
     """More than half of the tile's rows or columns would be padding, or K is split though the device is full anyway."""
     too_tall = config.tile_m > MFMA_MN and config.tile_m >= 2 * max(problem.m, 1)
@@ -496,7 +502,10 @@ def configs(problem: GemmProblem, exhaustive: bool = False) -> list[GemmConfig]:
     valid.sort(key=lambda c: _preference(problem, c))
     # The estimate is no better than its worst case here; what it puts far behind is not worth a compile.
     least = estimated_clocks(problem, valid[0]) if valid else 0.0
-    return [c for c in valid if estimated_clocks(problem, c) <= 3 * least][:EXHAUSTIVE_LIMIT]
+    valid = [c for c in valid if estimated_clocks(problem, c) <= 3 * least]
+    ties = sum(estimated_clocks(problem, c) <= 1.05 * least for c in valid)
+    valid[:ties] = sorted(valid[:ties], key=lambda c: _traffic(problem, c))
+    return valid[:EXHAUSTIVE_LIMIT]
 
 
 def default_config(problem: GemmProblem) -> GemmConfig | None:

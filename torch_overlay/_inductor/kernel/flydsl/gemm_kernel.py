@@ -20,6 +20,7 @@ import flydsl.expr as fx
 from .epilogue import ELEMENTS, Input, Output, Program, pieces
 from .epilogue_expr import IDENTITY, Epilogue, EpilogueInput
 from .gemm_config import ITEM_BYTES, MFMA_K, MFMA_MN, GemmConfig, GemmSpec
+from .gemm_numbers import Numbers
 from .pipeline import Matrix, operand_parts, sum_over_waves
 from .schedule import Read, Walk, main_loop
 from .split_k import reduce_parts
@@ -105,9 +106,10 @@ def _spec_of(key: tuple[Any, ...]) -> GemmSpec:
     )
 
 
-def _work(spec: GemmSpec, a: Any, b: Any, m: Any, n: Any, k: Any, lda: Any, ldb: Any) -> SimpleNamespace:
+def _work(spec: GemmSpec, a: Any, b: Any, numbers: Any) -> SimpleNamespace:
     """What a workgroup has to do: its tile, its part of K, and the parts of the pipeline for both operands."""
     config = spec.config
+    m, n, k, lda, ldb = numbers.m, numbers.n, numbers.k, numbers.lda, numbers.ldb
     element = ELEMENTS[spec.dtype]
     lane = fx.thread_idx.x & (target.WAVE_SIZE - 1)
     wave = wave_uniform(fx.thread_idx.x >> 6)
@@ -184,9 +186,9 @@ def _finish(
         output.store(piece, program.run(piece))
 
 
-def _inputs(
-    epilogue: Epilogue, pointers: tuple[Any, ...], rows: tuple[Any, ...], batches: tuple[Any, ...]
-) -> list[Input]:
+def _inputs(epilogue: Epilogue, pointers: tuple[Any, ...], numbers: Any) -> list[Input]:
+    rows = (numbers.row0, numbers.row1, numbers.row2, numbers.row3)
+    batches = (numbers.batch0, numbers.batch1, numbers.batch2, numbers.batch3)
     return [
         Input(operand, pointer + fx.Int64(fx.block_idx.z) * batch, row)
         for operand, pointer, row, batch in zip(epilogue.inputs, pointers, rows, batches)  # noqa: B905 - unused slots
@@ -204,73 +206,39 @@ def make_launcher(name: str) -> Any:
         e1: fx.Pointer,
         e2: fx.Pointer,
         e3: fx.Pointer,
-        m: fx.Int32,
-        n: fx.Int32,
-        k: fx.Int32,
-        lda: fx.Int32,
-        ldb: fx.Int32,
-        ldc: fx.Int32,
-        stride_a: fx.Int64,
-        stride_b: fx.Int64,
-        stride_c: fx.Int64,
-        row0: fx.Int32,
-        row1: fx.Int32,
-        row2: fx.Int32,
-        row3: fx.Int32,
-        batch0: fx.Int64,
-        batch1: fx.Int64,
-        batch2: fx.Int64,
-        batch3: fx.Int64,
+        numbers: Numbers,
         key: fx.Constexpr[tuple],
     ) -> None:
         spec = _spec_of(key[0])
         config = spec.config
         batch = fx.Int64(fx.block_idx.z)
-        work = _work(spec, a + batch * stride_a, b + batch * stride_b, m, n, k, lda, ldb)
+        work = _work(spec, a + batch * numbers.stride_a, b + batch * numbers.stride_b, numbers)
         values = main_loop(_walk(work))
         if fx.const_expr(config.split_k > 1):
             part = fx.Int64(fx.block_idx.y) * fx.Int64(fx.grid_dim.z) + batch
+            m, n = numbers.m, numbers.n
             part_of_c = Matrix(workspace + part * (fx.Int64(m) * fx.Int64(n)), m, n, n)
             _finish(work, values, part_of_c, "fp32", IDENTITY, [])
         else:
-            inputs = _inputs(
-                spec.epilogue, (e0, e1, e2, e3), (row0, row1, row2, row3), (batch0, batch1, batch2, batch3)
-            )
-            matrix = Matrix(c + batch * stride_c, m, n, ldc)
+            inputs = _inputs(spec.epilogue, (e0, e1, e2, e3), numbers)
+            matrix = Matrix(c + batch * numbers.stride_c, numbers.m, numbers.n, numbers.ldc)
             _finish(work, values, matrix, spec.stored_dtype, spec.epilogue, inputs)
 
     @flyc.kernel(name=f"{name}_reduce")
     def reduce_kernel(
-        a: fx.Pointer,
-        b: fx.Pointer,
         c: fx.Pointer,
         workspace: fx.Pointer,
         e0: fx.Pointer,
         e1: fx.Pointer,
         e2: fx.Pointer,
         e3: fx.Pointer,
-        m: fx.Int32,
-        n: fx.Int32,
-        k: fx.Int32,
-        lda: fx.Int32,
-        ldb: fx.Int32,
-        ldc: fx.Int32,
-        stride_a: fx.Int64,
-        stride_b: fx.Int64,
-        stride_c: fx.Int64,
-        row0: fx.Int32,
-        row1: fx.Int32,
-        row2: fx.Int32,
-        row3: fx.Int32,
-        batch0: fx.Int64,
-        batch1: fx.Int64,
-        batch2: fx.Int64,
-        batch3: fx.Int64,
+        numbers: Numbers,
         key: fx.Constexpr[tuple],
     ) -> None:
         spec = _spec_of(key[0])
-        inputs = _inputs(spec.epilogue, (e0, e1, e2, e3), (row0, row1, row2, row3), (batch0, batch1, batch2, batch3))
-        matrix = Matrix(c + fx.Int64(fx.block_idx.z) * stride_c, m, n, ldc)
+        inputs = _inputs(spec.epilogue, (e0, e1, e2, e3), numbers)
+        first = c + fx.Int64(fx.block_idx.z) * numbers.stride_c
+        matrix = Matrix(first, numbers.m, numbers.n, numbers.ldc)
         reduce_parts(matrix, workspace, spec.config.split_k, spec.stored_dtype, spec.epilogue, inputs)
 
     @flyc.jit
@@ -283,85 +251,19 @@ def make_launcher(name: str) -> Any:
         e1: fx.Pointer,
         e2: fx.Pointer,
         e3: fx.Pointer,
-        m: fx.Int32,
-        n: fx.Int32,
-        k: fx.Int32,
-        lda: fx.Int32,
-        ldb: fx.Int32,
-        ldc: fx.Int32,
-        stride_a: fx.Int64,
-        stride_b: fx.Int64,
-        stride_c: fx.Int64,
-        row0: fx.Int32,
-        row1: fx.Int32,
-        row2: fx.Int32,
-        row3: fx.Int32,
-        batch0: fx.Int64,
-        batch1: fx.Int64,
-        batch2: fx.Int64,
-        batch3: fx.Int64,
-        batch: fx.Int32,
+        numbers: Numbers,
         key: fx.Constexpr[tuple],
         stream: fx.Stream,
     ) -> None:
         config = _spec_of(key[0]).config
+        m, n, batch = numbers.m, numbers.n, numbers.batch
         tiles = _tiles(m, config.tile_m) * _tiles(n, config.tile_n)
-        gemm_kernel(
-            a,
-            b,
-            c,
-            workspace,
-            e0,
-            e1,
-            e2,
-            e3,
-            m,
-            n,
-            k,
-            lda,
-            ldb,
-            ldc,
-            stride_a,
-            stride_b,
-            stride_c,
-            row0,
-            row1,
-            row2,
-            row3,
-            batch0,
-            batch1,
-            batch2,
-            batch3,
-            key,
-        ).launch(grid=(tiles, config.split_k, batch), block=(config.threads, 1, 1), stream=stream)
+        gemm_kernel(a, b, c, workspace, e0, e1, e2, e3, numbers, key).launch(
+            grid=(tiles, config.split_k, batch), block=(config.threads, 1, 1), stream=stream
+        )
         if fx.const_expr(config.split_k > 1):
-            reduce_kernel(
-                a,
-                b,
-                c,
-                workspace,
-                e0,
-                e1,
-                e2,
-                e3,
-                m,
-                n,
-                k,
-                lda,
-                ldb,
-                ldc,
-                stride_a,
-                stride_b,
-                stride_c,
-                row0,
-                row1,
-                row2,
-                row3,
-                batch0,
-                batch1,
-                batch2,
-                batch3,
-                key,
-            ).launch(grid=((m * (n >> 3) + 255) >> 8, 1, batch), block=(256, 1, 1), stream=stream)
+            reduce_kernel(c, workspace, e0, e1, e2, e3, numbers, key).launch(
+                grid=((m * (n >> 3) + 255) >> 8, 1, batch), block=(256, 1, 1), stream=stream
+            )
 
     return launch_gemm

@@ -76,24 +76,27 @@ def _beside_products(
     """Interleaved: the products of one step, and beside them the reads of another's fragments and DMA loads.
 
     Reads and loads are spread evenly, so that neither the matrix cores nor LDS nor the loads' way to L2 waits for the
-    others. The compiler takes reads and loads to touch the same memory and keeps their order, so they are emitted in
+    others; but where a K tile is a single step, a barrier that waits for all reads comes right behind it, so the reads
+    go first. The compiler takes reads and loads to touch the same memory and keeps their order, so they are emitted in
     the order that the hints then ask for.
     """
-    # Where between 0 and 1 each stands, so that both kinds are spread over all of the products.
-    spread = [((i + 1) / (len(reads) + 1), False, i) for i in range(len(reads))]
-    spread += [((i + 1) / (len(loads) + 1), True, i) for i in range(len(loads))]
+    # Where among the products, between 0 and 1, each stands.
+    even = walk.steps > 1
+    last_read, first_load = (1.0, 0.0) if even else (0.6, 0.5)
+    spread = [(last_read * (i + 1) / (len(reads) + 1), False, i) for i in range(len(reads))]
+    spread += [(first_load + (1 - first_load) * (i + 1) / (len(loads) + 1), True, i) for i in range(len(loads))]
     following, hints = {}, []
-    for _, is_load, i in sorted(spread):
+    for place, is_load, i in sorted(spread):
         if is_load:
             loads[i]()
-            hints.append(fx.rocdl.sched_vmem)
+            hints.append((place, fx.rocdl.sched_vmem))
         else:
             following[reads[i].place] = reads[i].read()
-            hints += [fx.rocdl.sched_dsrd] * reads[i].instructions
+            hints += [(place, fx.rocdl.sched_dsrd)] * reads[i].instructions
     values = walk.multiply(values, current, step)
     mfmas, done = walk.mfmas, 0
-    for i, hint in enumerate(hints):
-        now = mfmas * (i + 1) // (len(hints) + 1) - done
+    for i, (place, hint) in enumerate(hints):
+        now = int(mfmas * ((i + 1) / (len(hints) + 1) if even else place)) - done
         if now:
             fx.rocdl.sched_mfma(now)
             done += now
