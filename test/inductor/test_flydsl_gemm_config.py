@@ -194,7 +194,7 @@ class TestConfigs(TestCase):
             self.assertIsNone(gemm_config.config_unsupported_reason(p, candidate))
             self.assertEqual(gemm_config.spec_for(p, candidate, "gfx950").k_tail, p.k % candidate.tile_k != 0)
         exhaustive = gemm_config.configs(p, exhaustive=True)
-        self.assertLessEqual(len(exhaustive), gemm_config.EXHAUSTIVE_LIMIT)
+        self.assertLess(len(exhaustive), 64)
         self.assertEqual(len(exhaustive), len(set(exhaustive)))
 
     def test_one_default_does_not_serve_all_shapes(self):

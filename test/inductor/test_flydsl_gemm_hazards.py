@@ -1,6 +1,7 @@
 # Owner(s): ["module: inductor"]
 """The FlyDSL GEMM under the emulator's hazard checker (T2): every configuration is clean, and a broken one is found."""
 
+import contextlib
 import os
 import re
 import subprocess
@@ -109,7 +110,8 @@ class TestHazards(TestCase):
         out = torch.empty(m, n, dtype=torch.bfloat16, device="cuda")
         problem = problem_of(*operands, out, *layouts)
         compiled = compile_gemm(gemm_config.spec_for(problem, config, target.device_arch(out.device.index)))
-        with gfx950_emulator.timing_only():
+        # A tile that workgroups share is completed by the last of them, which an execution alone tells.
+        with gfx950_emulator.timing_only() if config.split_k == 1 else contextlib.nullcontext():
             compiled(*operands, out, torch.cuda.current_stream().cuda_stream)
             torch.cuda.synchronize()
         report = gfx950_emulator.report(compiled.spec.name)

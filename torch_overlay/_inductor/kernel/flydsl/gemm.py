@@ -23,9 +23,11 @@ import torch
 from torch._inductor.runtime.cache_dir_utils import cache_dir
 from torch._native.flydsl import target
 from torch._native.flydsl.cache import KernelCache, source_digest
+from torch._native.flydsl.counters import counters
 from torch._native.flydsl.launch import FlyDSLKernel, ReadyLaunches
 
 import flydsl.compiler as flyc
+import flydsl.expr as fx
 
 from .epilogue import ELEMENTS
 from .epilogue_expr import MAX_INPUTS, InputStrides
@@ -58,11 +60,12 @@ class CompiledGemm:
         out = ELEMENTS[spec.stored_dtype]
         # Slots without an input get C's address, which the kernel does not look at.
         self._unused = MAX_INPUTS - len(inputs)
-        self._elements = [ELEMENTS[spec.dtype]] * 2 + [out, ELEMENTS["fp32"], *inputs, *[out] * self._unused]
+        own = [*[ELEMENTS[spec.dtype]] * 2, out, ELEMENTS["fp32"], fx.Int32]  # A, B, C, workspace, counters
+        self._elements = [*own, *inputs, *[out] * self._unused]
         # One element of a column or a scalar is read at a time, of everything else 16 bytes.
         lone = [1 if o.kind in ("full", "row") else _ALIGNMENT // OUT_ITEM_BYTES[o.dtype] for o in spec.epilogue.inputs]
-        self._alignments = [_ALIGNMENT // few for few in (1, 1, 1, 1, *lone, *[1] * self._unused)]
-        self._changing = (*range(4 + len(inputs)), len(self._elements) + 2)  # addresses and the stream
+        self._alignments = [_ALIGNMENT // few for few in (*[1] * len(own), *lone, *[1] * self._unused)]
+        self._changing = (*range(len(own) + len(inputs)), len(self._elements) + 2)  # addresses and the stream
         addresses, numbers = (0,) * len(self._elements), Numbers(*[8] * NUMBERS)
         self.kernel = FlyDSLKernel(
             name=spec.name,
@@ -103,11 +106,11 @@ class CompiledGemm:
     ) -> None:
         """The same for a caller that knows when tensors have the sizes, strides, types and device of an earlier call:
         what has been made for a ``key`` in ``ready`` is used again."""
-        addresses = [x.data_ptr() for x in (a, b_nk, out, out, *epilogue_inputs)]
+        addresses = [x.data_ptr() for x in (a, b_nk, out, out, out, *epilogue_inputs)]
         if self._splits > 1:
-            # Given back when this returns, and handed out again on this stream only: behind the kernels that use it.
-            workspace = torch.empty(self._splits * out.numel(), dtype=torch.float32, device=out.device)
-            addresses[3] = workspace.data_ptr()
+            # Given back when this returns, and handed out again on this stream only: behind the kernel that uses it.
+            parts, counts = self._shared(out, stream)
+            addresses[3:5] = parts.data_ptr(), counts.data_ptr()
         every_bit = 0
         for address in addresses:
             every_bit |= address
@@ -119,6 +122,16 @@ class CompiledGemm:
         else:
             bound(*addresses, stream)
             self.kernel.launches += 1
+
+    def _shared(self, out: torch.Tensor, stream: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Where workgroups that share a tile of ``out`` leave their parts, and the tiles' counters."""
+        config = self.spec.config
+        tiles = -(-out.shape[-2] // config.tile_m) * -(-out.shape[-1] // config.tile_n)
+        tiles *= out.shape[0] if out.dim() == 3 else 1
+        parts = torch.empty(
+            self._splits * tiles * config.tile_m * config.tile_n, dtype=torch.float32, device=out.device
+        )
+        return parts, counters(tiles, out.device, stream)
 
     def _check_alignment(self, addresses: list[int]) -> None:
         for address, alignment in zip(addresses, self._alignments, strict=False):

@@ -52,9 +52,9 @@ class GemmConfig:
 
     A workgroup of ``waves_m * waves_n * waves_k`` waves owns ``tile_m x tile_n`` of C and walks K in steps of
     ``tile_k`` through ``stages`` LDS buffers. The ``waves_k`` waves of a part of C share its products along K and add
-    up at the end. With ``split_k`` > 1 as many workgroups share a tile of C: each walks a part of K, and a second
-    kernel adds the parts in order. With ``group_m`` > 0 workgroups are ordered so that each XCD gets neighbouring
-    tiles, in bands of ``group_m`` tiles along M.
+    up at the end. With ``split_k`` > 1 as many workgroups share a tile of C: each walks a part of K, and the last to
+    finish adds the parts in order. With ``group_m`` > 0 workgroups are ordered so that each XCD gets neighbouring tiles,
+    in bands of ``group_m`` tiles along M.
 
     ``interleave`` reads the fragments of the next products, also those of the next K tile, while the matrix cores
     work on the present ones: for tiles that compute more than they wait, at twice the registers for fragments.
@@ -362,8 +362,6 @@ def config_unsupported_reason(problem: GemmProblem, config: GemmConfig) -> str |
         return f"{arithmetic}, fewer than the {c.loaded_ahead} that the pipeline loads ahead"
     if k_tiles * c.split_k >= INT32_LIMIT:
         return f"split_k={c.split_k}: {k_tiles} K tiles times that are not below 2^31"
-    if c.split_k > 1 and p.m * p.n * 4 >= TILE_SPAN_LIMIT:
-        return f"split_k={c.split_k}: partial sums of {p.m}x{p.n} fp32 values span 2^31 bytes or more"
     a, b, out = p.operands
     tile_rows = (c.tile_m if p.a_layout == "k" else c.tile_k, c.tile_n if p.b_layout == "k" else c.tile_k, c.tile_m)
     for (name, _, cols, stride, _, item_bytes), rows in zip((a, b, out), tile_rows, strict=True):
@@ -386,15 +384,17 @@ DEFAULT_CONFIGS: tuple[GemmConfig, ...] = (
     # few rows: as many workgroups along N as there are compute units, bandwidth
     GemmConfig(tile_m=16, tile_n=16, tile_k=256, stages=4, group_m=1, **_ALONG_K),
     GemmConfig(tile_m=16, tile_n=32, tile_k=64, stages=2, group_m=1, waves_m=1, waves_n=1, waves_k=2),  # for every K
-    GemmConfig(tile_m=16, tile_n=64, tile_k=128, stages=4, group_m=1, split_k=4, **_ALONG_K),
+    GemmConfig(tile_m=16, tile_n=16, tile_k=256, stages=4, group_m=1, split_k=4, **_ALONG_K),
+    GemmConfig(tile_m=16, tile_n=16, tile_k=256, stages=4, group_m=1, split_k=8, **_ALONG_K),
     GemmConfig(tile_m=16, tile_n=128, tile_k=128, stages=3, group_m=1, **_ALONG_K),
     GemmConfig(tile_m=32, tile_n=16, tile_k=256, stages=4, group_m=4, **_ALONG_K),
     GemmConfig(tile_m=32, tile_n=32, tile_k=256, stages=4, group_m=4, **_ALONG_K),
     GemmConfig(tile_m=32, tile_n=64, tile_k=256, stages=3, group_m=4, **_ALONG_K),
     # middle: enough workgroups to fill 256 compute units
     GemmConfig(tile_m=64, tile_n=64, tile_k=64, stages=2, waves_m=2, waves_n=2),  # for every K
-    GemmConfig(tile_m=64, tile_n=64, tile_k=128, stages=3, group_m=4, split_k=4, **_ALONG_K),
     GemmConfig(tile_m=64, tile_n=64, tile_k=128, stages=4, group_m=4, interleave=True, **_ALONG_K),
+    GemmConfig(tile_m=64, tile_n=64, tile_k=128, stages=4, group_m=4, interleave=True, split_k=2, **_ALONG_K),
+    GemmConfig(tile_m=64, tile_n=64, tile_k=128, stages=4, group_m=4, interleave=True, split_k=4, **_ALONG_K),
     GemmConfig(
         tile_m=64, tile_n=128, tile_k=128, stages=3, group_m=4, waves_m=1, waves_n=2, waves_k=2, interleave=True
     ),
@@ -417,7 +417,7 @@ def _exhaustive_space() -> tuple[GemmConfig, ...]:
     waves = ((1, 1, 4), (2, 1, 2), (1, 2, 2), (1, 4, 1), (2, 2, 1), (2, 4, 1), (4, 2, 1))
     space = []
     for (tile_m, tile_n, tile_k, stages), (waves_m, waves_n, waves_k) in itertools.product(tiles, waves):
-        for interleave, split_k in ((False, 1), (True, 1), (False, 4)):
+        for interleave, split_k in ((False, 1), (True, 1), (False, 4), (False, 8), (True, 4)):
             config = GemmConfig(
                 tile_m=tile_m,
                 tile_n=tile_n,
@@ -439,6 +439,13 @@ def _resident_workgroups(c: GemmConfig) -> int:
     """Workgroups that share a compute unit, by LDS, registers and wave slots."""
     waves_per_simd = min(target.MAX_WAVES_PER_SIMD, target.VGPRS_PER_LANE // _vgprs(c))
     return max(1, min(target.LDS_BYTES // c.lds_bytes, waves_per_simd * target.SIMDS_PER_CU // c.waves))
+
+
+def _sharing_clocks(c: GemmConfig) -> float:
+    """Of workgroups that share a tile: parts go to memory, are counted, and come back to the last one, which is on
+    another XCD than most. Fitted to the emulator's timing model."""
+    part_bytes = c.tile_m * c.tile_n * 4
+    return 4 * target.HBM_LATENCY_CLOCKS + (c.split_k + 1) * part_bytes / (target.L2_BYTES_PER_CLOCK / 4)
 
 
 def estimated_clocks(problem: GemmProblem, config: GemmConfig) -> float:
@@ -469,7 +476,7 @@ def estimated_clocks(problem: GemmProblem, config: GemmConfig) -> float:
     operand_bytes = (p.m * p.k + p.n * p.k + p.m * p.n) * p.batch * ITEM_BYTES
     hbm_clocks = operand_bytes / target.HBM_BYTES_PER_SECOND * target.CLOCK_HZ
     clocks = max(per_unit * k_tiles * per_k_tile + rounds * target.HBM_LATENCY_CLOCKS, hbm_clocks)
-    return clocks + (target.LAUNCH_CLOCKS if c.split_k > 1 else 0)
+    return clocks + (_sharing_clocks(c) if c.split_k > 1 else 0)
 
 
 def _preference(problem: GemmProblem, config: GemmConfig) -> tuple[float, int, int]:
@@ -504,7 +511,7 @@ def configs(problem: GemmProblem, exhaustive: bool = False) -> list[GemmConfig]:
     least = estimated_clocks(problem, valid[0]) if valid else 0.0
     valid = [c for c in valid if estimated_clocks(problem, c) <= 3 * least]
     ties = sum(estimated_clocks(problem, c) <= 1.05 * least for c in valid)
-    valid[:ties] = sorted(valid[:ties], key=lambda c: _traffic(problem, c))
+    valid[:ties] = sorted(valid[:ties], key=lambda c: (c.split_k, _traffic(problem, c)))
     return valid[:EXHAUSTIVE_LIMIT]
 
 

@@ -18,12 +18,12 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from .epilogue import ELEMENTS, Input, Output, Program, pieces
-from .epilogue_expr import IDENTITY, Epilogue, EpilogueInput
+from .epilogue_expr import Epilogue, EpilogueInput
 from .gemm_config import ITEM_BYTES, MFMA_K, MFMA_MN, GemmConfig, GemmSpec
 from .gemm_numbers import Numbers
 from .pipeline import Matrix, operand_parts, sum_over_waves
 from .schedule import Read, Walk, main_loop
-from .split_k import reduce_parts
+from .shared_tile import Parts, if_last
 from .workgroup_order import tile_of
 
 
@@ -106,7 +106,7 @@ def _spec_of(key: tuple[Any, ...]) -> GemmSpec:
     )
 
 
-def _work(spec: GemmSpec, a: Any, b: Any, numbers: Any) -> SimpleNamespace:
+def _work(spec: GemmSpec, a: Any, b: Any, workspace: Any, counters: Any, numbers: Any) -> SimpleNamespace:
     """What a workgroup has to do: its tile, its part of K, and the parts of the pipeline for both operands."""
     config = spec.config
     m, n, k, lda, ldb = numbers.m, numbers.n, numbers.k, numbers.lda, numbers.ldb
@@ -158,9 +158,12 @@ def _work(spec: GemmSpec, a: Any, b: Any, numbers: Any) -> SimpleNamespace:
         config=config,
         lane=lane,
         wave=wave,
+        wave_mn=wave_mn,
         wave_k=wave_k,
         waves_mn=waves_mn,
         lds=lds,
+        workspace=workspace,
+        counters=counters,
         k_tiles=_tiles(k, config.tile_k),
         loads=tuple(loads for loads, _ in parts),
         a=parts[0][1],
@@ -172,18 +175,31 @@ def _work(spec: GemmSpec, a: Any, b: Any, numbers: Any) -> SimpleNamespace:
     )
 
 
-def _finish(
-    work: SimpleNamespace, values: list[Any], c: Matrix, dtype: str, epilogue: Epilogue, inputs: list[Input]
-) -> None:
+def _finish(work: SimpleNamespace, values: list[Any], spec: GemmSpec, c: Matrix, inputs: list[Input]) -> None:
     """Bring a workgroup's tile of C from accumulators to memory."""
     config, enabled = work.config, None
     if config.waves_k > 1:
         values = sum_over_waves(values, work.lds, work.waves_mn, config.waves_k, work.wave, work.lane)
         enabled = work.wave_k == 0
-    program = Program(epilogue, inputs, c, work.first_row, config.tile_m)
-    output = Output(c, dtype, work.first_row, config.tile_m, enabled)
-    for piece in pieces(work.accumulators.rows(values), work.wave_row, work.wave_col, work.lane):
-        output.store(piece, program.run(piece))
+
+    def store(values: list[Any]) -> None:
+        program = Program(spec.epilogue, inputs, c, work.first_row, config.tile_m)
+        output = Output(c, spec.stored_dtype, work.first_row, config.tile_m, enabled)
+        for piece in pieces(work.accumulators.rows(values), work.wave_row, work.wave_col, work.lane):
+            output.store(piece, program.run(piece))
+
+    if config.split_k == 1:
+        store(values)
+        return
+    # A number of its own for each workgroup that shares a tile, whichever tile that is.
+    tile = fx.block_idx.z * fx.grid_dim.x + fx.block_idx.x
+    tiles = fx.Int64(fx.grid_dim.x) * fx.Int64(fx.grid_dim.z)
+    parts = Parts(work.workspace, tile, tiles, config.tile_m * config.tile_n, work.wave_mn, work.lane)
+    parts.store(fx.block_idx.y, values, enabled)
+    cell = fx.recast_iter(fx.Int32, work.lds)
+    if_last(
+        work.counters + fx.Int64(tile), config.split_k, cell, lambda: store(parts.total(config.split_k, len(values)))
+    )
 
 
 def _inputs(epilogue: Epilogue, pointers: tuple[Any, ...], numbers: Any) -> list[Input]:
@@ -202,6 +218,7 @@ def make_launcher(name: str) -> Any:
         b: fx.Pointer,
         c: fx.Pointer,
         workspace: fx.Pointer,
+        counters: fx.Pointer,
         e0: fx.Pointer,
         e1: fx.Pointer,
         e2: fx.Pointer,
@@ -210,36 +227,11 @@ def make_launcher(name: str) -> Any:
         key: fx.Constexpr[tuple],
     ) -> None:
         spec = _spec_of(key[0])
-        config = spec.config
         batch = fx.Int64(fx.block_idx.z)
-        work = _work(spec, a + batch * numbers.stride_a, b + batch * numbers.stride_b, numbers)
+        work = _work(spec, a + batch * numbers.stride_a, b + batch * numbers.stride_b, workspace, counters, numbers)
         values = main_loop(_walk(work))
-        if fx.const_expr(config.split_k > 1):
-            part = fx.Int64(fx.block_idx.y) * fx.Int64(fx.grid_dim.z) + batch
-            m, n = numbers.m, numbers.n
-            part_of_c = Matrix(workspace + part * (fx.Int64(m) * fx.Int64(n)), m, n, n)
-            _finish(work, values, part_of_c, "fp32", IDENTITY, [])
-        else:
-            inputs = _inputs(spec.epilogue, (e0, e1, e2, e3), numbers)
-            matrix = Matrix(c + batch * numbers.stride_c, numbers.m, numbers.n, numbers.ldc)
-            _finish(work, values, matrix, spec.stored_dtype, spec.epilogue, inputs)
-
-    @flyc.kernel(name=f"{name}_reduce")
-    def reduce_kernel(
-        c: fx.Pointer,
-        workspace: fx.Pointer,
-        e0: fx.Pointer,
-        e1: fx.Pointer,
-        e2: fx.Pointer,
-        e3: fx.Pointer,
-        numbers: Numbers,
-        key: fx.Constexpr[tuple],
-    ) -> None:
-        spec = _spec_of(key[0])
         inputs = _inputs(spec.epilogue, (e0, e1, e2, e3), numbers)
-        first = c + fx.Int64(fx.block_idx.z) * numbers.stride_c
-        matrix = Matrix(first, numbers.m, numbers.n, numbers.ldc)
-        reduce_parts(matrix, workspace, spec.config.split_k, spec.stored_dtype, spec.epilogue, inputs)
+        _finish(work, values, spec, Matrix(c + batch * numbers.stride_c, numbers.m, numbers.n, numbers.ldc), inputs)
 
     @flyc.jit
     def launch_gemm(
@@ -247,6 +239,7 @@ def make_launcher(name: str) -> Any:
         b: fx.Pointer,
         c: fx.Pointer,
         workspace: fx.Pointer,
+        counters: fx.Pointer,
         e0: fx.Pointer,
         e1: fx.Pointer,
         e2: fx.Pointer,
@@ -258,12 +251,8 @@ def make_launcher(name: str) -> Any:
         config = _spec_of(key[0]).config
         m, n, batch = numbers.m, numbers.n, numbers.batch
         tiles = _tiles(m, config.tile_m) * _tiles(n, config.tile_n)
-        gemm_kernel(a, b, c, workspace, e0, e1, e2, e3, numbers, key).launch(
+        gemm_kernel(a, b, c, workspace, counters, e0, e1, e2, e3, numbers, key).launch(
             grid=(tiles, config.split_k, batch), block=(config.threads, 1, 1), stream=stream
         )
-        if fx.const_expr(config.split_k > 1):
-            reduce_kernel(c, workspace, e0, e1, e2, e3, numbers, key).launch(
-                grid=((m * (n >> 3) + 255) >> 8, 1, batch), block=(256, 1, 1), stream=stream
-            )
 
     return launch_gemm
