@@ -53,8 +53,8 @@ class GemmConfig:
     A workgroup of ``waves_m * waves_n * waves_k`` waves owns ``tile_m x tile_n`` of C and walks K in steps of
     ``tile_k`` through ``stages`` LDS buffers. The ``waves_k`` waves of a part of C share its products along K and add
     up at the end. With ``split_k`` > 1 as many workgroups share a tile of C: each walks a part of K, and the last to
-    finish adds the parts in order. With ``group_m`` > 0 workgroups are ordered so that each XCD gets neighbouring tiles,
-    in bands of ``group_m`` tiles along M.
+    finish adds the parts in order. With ``group_m`` > 0 workgroups are ordered so that each XCD gets neighbours, in
+    bands of ``group_m`` tiles along M.
 
     ``interleave`` reads the fragments of the next products, also those of the next K tile, while the matrix cores
     work on the present ones: for tiles that compute more than they wait, at twice the registers for fragments.
@@ -408,6 +408,7 @@ DEFAULT_CONFIGS: tuple[GemmConfig, ...] = (
     GemmConfig(tile_m=256, tile_n=256, tile_k=64, stages=2, group_m=4, waves_m=2, waves_n=4, interleave=True),
 )
 
+FEWEST_CANDIDATES = 4  # if so many are valid: the estimate may be wrong
 EXHAUSTIVE_LIMIT = 63  # compiles a shape: under 64
 
 
@@ -509,7 +510,7 @@ def configs(problem: GemmProblem, exhaustive: bool = False) -> list[GemmConfig]:
     valid.sort(key=lambda c: _preference(problem, c))
     # The estimate is no better than its worst case here; what it puts far behind is not worth a compile.
     least = estimated_clocks(problem, valid[0]) if valid else 0.0
-    valid = [c for c in valid if estimated_clocks(problem, c) <= 3 * least]
+    valid = [c for i, c in enumerate(valid) if i < FEWEST_CANDIDATES or estimated_clocks(problem, c) <= 3 * least]
     ties = sum(estimated_clocks(problem, c) <= 1.05 * least for c in valid)
     valid[:ties] = sorted(valid[:ties], key=lambda c: (c.split_k, _traffic(problem, c)))
     return valid[:EXHAUSTIVE_LIMIT]
