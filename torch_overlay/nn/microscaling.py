@@ -15,6 +15,7 @@ bits. They are not differentiable; under ``torch.compile`` they are operators of
 from __future__ import annotations
 
 import torch
+from torch._native.ops.to_mx.flydsl_impl import to_mx as _to_mx
 from torch._native.ops.to_mx.formats import BLOCK as _BLOCK
 from torch._native.ops.to_mx.formats import FORMAT_OF as _FORMAT_OF
 from torch._native.ops.to_mx.formats import INPUT_NAMES as _INPUT_NAMES
@@ -28,7 +29,7 @@ def _quantise(name: str, x: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Ten
         raise TypeError(f"{name} takes {', '.join(map(str, _INPUT_NAMES))}, not {x.dtype}")
     if x.dim() == 0 or x.shape[-1] % _BLOCK:
         raise ValueError(f"{name} takes blocks of {_BLOCK} along the last dimension, which {tuple(x.shape)} has not")
-    return torch.ops.flydsl.to_mx(x.detach(), dtype)
+    return _to_mx(x.detach(), dtype)
 
 
 def to_mxfp8(x: torch.Tensor, dtype: torch.dtype = torch.float8_e4m3fn) -> tuple[torch.Tensor, torch.Tensor]:

@@ -80,6 +80,10 @@ class KernelCache(Generic[T]):
                 self._values[key] = value
             return value
 
+    def peek(self, key: tuple[object, ...]) -> T | None:
+        """The key's value if it has been built; counts nothing."""
+        return self._values.get(key)
+
     def values(self) -> list[T]:
         """What has been built so far."""
         with self._lock:

@@ -88,6 +88,10 @@ class FlyDSLKernel:
         """Text of the lowered module with its code object."""
         return compiled_ir(self._launcher)
 
+    def is_loaded(self, device_index: int) -> bool:
+        """Whether a launch on the device would load nothing, as inside graph capture it must not."""
+        return device_index in self._loaded
+
     def launch(self, device_index: int, *args: Any) -> None:
         """Launch on ``device_index``, which must be the current device. The last argument is the raw stream."""
         loaded = self._loaded.get(device_index)

@@ -22,7 +22,8 @@ from torch._inductor.virtualized import V
 from torch.utils._ordered_set import OrderedSet
 
 from .iteration import Strides, Walk
-from .problem import ALIGNMENT_BYTES, STORED_DTYPES, GemmCall, Matrix, View, broadcast, guard_matrix, hint, input_view
+from .problem import ALIGNMENT_BYTES, STORED_DTYPES, Matrix, View, broadcast, guard_matrix, hint, input_view
+from .scaled_problem import Call
 
 # Inductor's name of an operator and the epilogue's.
 _OPERATORS = {
@@ -39,7 +40,7 @@ class NotFusible(Exception):
 class Traced:
     """An epilogue and where its result goes."""
 
-    call: GemmCall
+    call: Call
     stored: ir.ComputedBuffer
     out: View  # the result as the product's [M, N] or [B, M, N]
     computed: tuple[str, ...]  # buffers that the epilogue computes, the product's first
@@ -48,7 +49,7 @@ class Traced:
 class _Tracer(DefaultHandler):
     """An ops handler whose values are the numbers of an epilogue's steps."""
 
-    def __init__(self, product: ir.Buffer, call: GemmCall) -> None:
+    def __init__(self, product: ir.Buffer, call: Call) -> None:
         self.call = call
         self.size = tuple(product.get_size())
         self.device = product.get_device()
@@ -63,9 +64,11 @@ class _Tracer(DefaultHandler):
         self.stored[product.get_name()] = (self._start(product), Strides(sympy.Integer(0), *stride))
 
     def _start(self, product: ir.Buffer) -> int:
-        """The product itself, with the epilogue that addmm gave it."""
+        """The product itself, with the epilogue that addmm or a bias gave it."""
         base, steps = self.call.problem.epilogue, {}
-        operands = iter(zip(base.inputs, self.call.views[2:], self.call.problem.epilogue_strides, strict=True))
+        operands = iter(
+            zip(base.inputs, self.call.views[self.call.operands :], self.call.problem.epilogue_strides, strict=True)
+        )
         for number, (op, *args) in enumerate(base.steps):
             if op == "acc":
                 steps[number] = self.builder.acc()
@@ -186,7 +189,7 @@ def _pointwise(node: Any) -> ir.ComputedBuffer:
     return buffer
 
 
-def trace(product: ir.Buffer, call: GemmCall, nodes: Sequence[Any]) -> Traced:
+def trace(product: ir.Buffer, call: Call, nodes: Sequence[Any]) -> Traced:
     """The epilogue that computes scheduler nodes ``nodes`` from a product that is computed by ``call``."""
     tracer = _Tracer(product, call)
     buffers = [_pointwise(node) for node in nodes]
@@ -215,7 +218,7 @@ def _out_view(tracer: _Tracer, stored: ir.ComputedBuffer, strides: Strides) -> V
     return View(stored, tracer.size, stride, strides.offset)
 
 
-def _fused_call(tracer: _Tracer, stored: ir.ComputedBuffer, value: int, strides: Strides) -> GemmCall:
+def _fused_call(tracer: _Tracer, stored: ir.ComputedBuffer, value: int, strides: Strides) -> Call:
     known, (*batch, rows, cols) = V.graph.sizevars.statically_known_equals, tracer.size
     single_row, single_batch = known(rows, 1), not batch or known(batch[0], 1)
     if not known(strides.column, 1) or not known(strides.offset, 0):
@@ -225,14 +228,11 @@ def _fused_call(tracer: _Tracer, stored: ir.ComputedBuffer, value: int, strides:
         epilogue = tracer.builder.build(value)
     except ValueError as error:
         raise NotFusible(str(error)) from error
-    problem = tracer.call.problem
-    out_dtype = STORED_DTYPES[stored.get_dtype()]
-    problem = dataclasses.replace(
-        problem,
-        out_dtype=None if out_dtype == problem.dtype else out_dtype,
+    return tracer.call.with_epilogue(
+        views=tracer.views,
+        out_dtype=STORED_DTYPES[stored.get_dtype()],
         ldc=hint(cols if single_row else strides.row),
         stride_c=0 if single_batch else hint(strides.batch),
         epilogue=epilogue,
-        epilogue_strides=tuple(tracer.strides),
+        strides=tuple(tracer.strides),
     )
-    return dataclasses.replace(tracer.call, problem=problem, views=(*tracer.call.views[:2], *tracer.views))

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from torch._inductor import config, ir
-from torch._inductor.kernel.flydsl import gemm_config
 from torch._inductor.scheduler import BaseSchedulerNode, FusionResult, Scheduler, WhyNoFuse
 
 from .benchmark_request import FlyDSLBenchmarkRequest, meta_of
@@ -19,8 +18,8 @@ from .compile import CompileJob, failure_reason
 from .epilogue_trace import NotFusible, Traced, trace
 from .gate import log, log_once
 from .lowering import BACKEND
-from .problem import GemmCall
 from .render import gemm_module
+from .scaled_problem import Call
 
 _FUSED_KERNEL = "flydsl_gemm_fused"
 
@@ -30,8 +29,8 @@ class Chosen:
     """The FlyDSL kernel that computes a template node: its output's buffer, and how."""
 
     product: Any
-    call: GemmCall
-    config: gemm_config.GemmConfig
+    call: Call
+    config: Any  # of the kernel's family
     arch: str
 
 

@@ -16,7 +16,8 @@ from torch._inductor.virtualized import V
 from torch._native.flydsl import target
 
 from .lowering import BACKEND
-from .problem import GemmCall, gemm_call
+from .problem import gemm_call
+from .scaled_problem import Call, scaled_call
 
 log = logging.getLogger("torch._native.flydsl.inductor")
 
@@ -30,9 +31,11 @@ def device_index(device: torch.device) -> int:
     return torch.cuda.current_device() if device.index is None else device.index
 
 
-def call_of(op_name: str, kernel_inputs: KernelInputs, layout: ir.Layout) -> GemmCall | str:
+def call_of(op_name: str, kernel_inputs: KernelInputs, layout: ir.Layout) -> Call | str:
     """The problem of an operator with these inputs in the kernel's terms, or why it has none."""
     nodes = kernel_inputs.nodes()
+    if op_name == "scaled_mm":
+        return scaled_call(layout, *nodes)
     if op_name in ("addmm", "baddbmm"):
         addend, mat1, mat2 = nodes
         scalars = {name: kernel_inputs.get_scalar(name) for name in ("alpha", "beta")}
@@ -73,8 +76,9 @@ def use_flydsl_template(op_name: str, kernel_inputs: KernelInputs, layout: ir.La
         return False
     reason = unsupported_reason(op_name, kernel_inputs, layout)
     if reason is not None:
-        *_, mat1, mat2 = kernel_inputs.nodes()
-        shapes = " @ ".join(str(list(node.get_size())) for node in (mat1, mat2))
+        nodes = kernel_inputs.nodes()
+        product = nodes[:2] if op_name == "scaled_mm" else nodes[-2:]
+        shapes = " @ ".join(str(list(node.get_size())) for node in product)
         alone = config.max_autotune_gemm_backends.strip().upper() == BACKEND
         log_once(logging.WARNING if alone else logging.INFO, f"{BACKEND} not used for {op_name} {shapes}: {reason}")
         return False

@@ -26,3 +26,13 @@ def flydsl_gemm_templates(op_name: str, kernel_inputs: KernelInputs, layout: Lay
     from .template import flydsl_gemm_template
 
     return [flydsl_gemm_template] if use_flydsl_template(op_name, kernel_inputs, layout) else []
+
+
+def flydsl_scaled_templates(kernel_inputs: KernelInputs, layout: Layout) -> list[KernelTemplate]:
+    """Templates for ``_scaled_mm`` and ``_scaled_mm_v2``, whichever recipe the scales are of."""
+    if not _use_autotune_backend(BACKEND):
+        return []
+    from .gate import use_flydsl_template
+    from .scaled_template import flydsl_scaled_template
+
+    return [flydsl_scaled_template] if use_flydsl_template("scaled_mm", kernel_inputs, layout) else []

@@ -57,6 +57,35 @@ class GemmCall:
     least_k: int
     static_k: bool
 
+    operands = 2  # of the views; the others are the epilogue's inputs
+
+    @property
+    def formats(self) -> str:
+        return self.problem.dtype
+
+    def with_epilogue(
+        self,
+        views: Sequence[View],
+        out_dtype: gemm_config.OutDType,
+        ldc: int,
+        stride_c: int,
+        epilogue: epilogue_expr.Epilogue,
+        strides: tuple[epilogue_expr.InputStrides, ...],
+    ) -> GemmCall:
+        """The same product with another epilogue, of inputs ``views``."""
+        problem = dataclasses.replace(
+            self.problem,
+            out_dtype=None if out_dtype == self.problem.dtype else out_dtype,
+            ldc=ldc,
+            stride_c=stride_c,
+            epilogue=epilogue,
+            epilogue_strides=strides,
+        )
+        return dataclasses.replace(self, problem=problem, views=(*self.views[: self.operands], *views))
+
+    def record(self, config: gemm_config.GemmConfig, arch: str, milliseconds: float) -> None:
+        """Eager products are ATen's: nobody asks for timings."""
+
     @property
     def smallest(self) -> gemm_config.GemmProblem:
         return dataclasses.replace(self.problem, m=self.least_m, k=self.least_k)
@@ -113,7 +142,7 @@ def hint(value: Any) -> int:
     return int(V.graph.sizevars.optimization_hint(value))
 
 
-def _least(value: Any, multiple: int = 1) -> int:
+def least(value: Any, multiple: int = 1) -> int:
     """The smallest size, of those divisible by ``multiple``, that the graph's guards admit."""
     if isinstance(value, (int, sympy.Integer)):
         return int(value)
@@ -122,11 +151,11 @@ def _least(value: Any, multiple: int = 1) -> int:
     return -(-least // multiple) * multiple
 
 
-def _is_one(value: Any) -> bool:
+def is_one(value: Any) -> bool:
     return value == 1 or V.graph.sizevars.statically_known_equals(value, 1)
 
 
-def _holds(condition: Any) -> bool:
+def holds(condition: Any) -> bool:
     """Whether a condition over sizes is true; a guard of the graph from now on if that depends on them."""
     return bool(V.graph.sizevars.guard_or_false(condition))
 
@@ -152,8 +181,8 @@ def _matrix(layout: ir.Layout, dim: int) -> Matrix:
         rows=layout.size[other],
         cols=layout.size[dim],
         # Of a single run or batch the stride means nothing and may be anything.
-        stride=layout.size[dim] if _is_one(layout.size[other]) else layout.stride[other],
-        batch_stride=sympy.Integer(0) if not batched or _is_one(batches) else layout.stride[0],
+        stride=layout.size[dim] if is_one(layout.size[other]) else layout.stride[other],
+        batch_stride=sympy.Integer(0) if not batched or is_one(batches) else layout.stride[0],
     )
 
 
@@ -163,13 +192,13 @@ def _contiguous_dim(layout: ir.Layout) -> int | None:
         if V.graph.sizevars.statically_known_equals(layout.stride[dim], 1):
             return dim
     # One element a run: the run's own stride means nothing.
-    return next((dim for dim in (-1, -2) if _is_one(layout.size[dim])), None)
+    return next((dim for dim in (-1, -2) if is_one(layout.size[dim])), None)
 
 
-def _start_reason(name: str, node: Any, layout: ir.Layout) -> str | None:
+def start_reason(name: str, node: Any, layout: ir.Layout) -> str | None:
     offset = layout.offset * layout.dtype.itemsize
     aligned = V.graph.sizevars.statically_known_multiple_of(sympy.sympify(offset), ALIGNMENT_BYTES)
-    if not aligned and not _holds(sympy.Eq(Mod(offset, ALIGNMENT_BYTES), 0)):
+    if not aligned and not holds(sympy.Eq(Mod(offset, ALIGNMENT_BYTES), 0)):
         return f"{name} does not start at a multiple of {ALIGNMENT_BYTES} bytes"
     if node.get_name() in V.graph.unaligned_buffers:
         return f"{name} does not start at a multiple of {ALIGNMENT_BYTES} bytes"
@@ -182,8 +211,8 @@ def _addend(node: Any, layout: ir.Layout, name: str) -> tuple[epilogue_expr.Epil
         return f"{name} has dtype {layout.dtype}, not one of {', '.join(map(str, STORED_DTYPES))}"
     rows = layout.size[-2]
     row, column = layout.stride[-2:]
-    batch = layout.stride[0] if len(layout.size) == 3 and not _is_one(layout.size[0]) else sympy.Integer(0)
-    row = sympy.Integer(0) if _is_one(rows) else row
+    batch = layout.stride[0] if len(layout.size) == 3 and not is_one(layout.size[0]) else sympy.Integer(0)
+    row = sympy.Integer(0) if is_one(rows) else row
     described = broadcast(layout.dtype, batch, row, column)
     if described is None:
         return f"{name} has strides {tuple(layout.stride)}: neither a row, a column, a scalar nor a row-major matrix"
@@ -294,13 +323,13 @@ def gemm_call(
     for size in (layout.size[-1], a.size[-1]):
         # Guarded either way, so that a graph of a size that no lane can load does not serve the others.
         if not isinstance(size, (int, sympy.Integer)):
-            _holds(sympy.Eq(Mod(size, gemm_config.CHUNK_ITEMS), 0))
+            holds(sympy.Eq(Mod(size, gemm_config.CHUNK_ITEMS), 0))
     reason = gemm_config.unsupported_reason(problem)
     if reason is not None:
         return reason
     # In this order: these guards are taken only where the hints would do.
     for name, node in (("mat1", mat1), ("mat2", mat2), *((("the addend", addend),) if len(views) > 2 else ())):
-        reason = _start_reason(name, node, input_layout(node))
+        reason = start_reason(name, node, input_layout(node))
         if reason is not None:
             return reason
     items = (2, 2, layout.dtype.itemsize, *(view.dtype.itemsize for view in views[2:]))
@@ -310,8 +339,8 @@ def gemm_call(
             return reason
     if problem.k >= gemm_config.MFMA_K:
         # A guard, if K is symbolic: deep pipelines need K tiles to load ahead.
-        _holds(sympy.Ge(a.size[-1], min(_DEEP_K, 1 << (problem.k.bit_length() - 1))))
-    least_m, least_k = _least(layout.size[-2]), _least(a.size[-1], gemm_config.CHUNK_ITEMS)
+        holds(sympy.Ge(a.size[-1], min(_DEEP_K, 1 << (problem.k.bit_length() - 1))))
+    least_m, least_k = least(layout.size[-2]), least(a.size[-1], gemm_config.CHUNK_ITEMS)
     return GemmCall(problem, tuple(views), least_m, least_k, isinstance(a.size[-1], (int, sympy.Integer)))
 
 
@@ -326,13 +355,13 @@ def guard_matrix(matrix: Matrix, item: int) -> str | None:
         sympy.Eq(Mod(matrix.batch_stride, chunk), 0),
         sympy.Le(matrix.batches, gemm_config.GRID_Z_LIMIT),
     ]
-    if _is_one(matrix.rows):
+    if is_one(matrix.rows):
         conditions = conditions[2:]
     if not isinstance(matrix.stride, (int, sympy.Integer)):
         # What a configuration asks of a tile, for the tallest of all tiles.
         tile = (_TALLEST_TILE * matrix.stride + matrix.cols) * item
         conditions.append(sympy.Lt(tile, gemm_config.TILE_SPAN_LIMIT))
     for condition in conditions:
-        if isinstance(condition, sympy.Rel) and not _holds(condition):
+        if isinstance(condition, sympy.Rel) and not holds(condition):
             return f"{condition} cannot be guarded"
     return None

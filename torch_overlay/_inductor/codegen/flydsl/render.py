@@ -11,6 +11,7 @@ import dataclasses
 from typing import Any
 
 from torch._inductor.kernel.flydsl.gemm_config import GemmSpec
+from torch._inductor.kernel.flydsl.scaled_gemm_config import ScaledGemmSpec
 
 MAIN_SUFFIX = "main"
 PRECOMPILE_SUFFIX = "precompile"
@@ -30,6 +31,25 @@ def {name}_precompile():
 
 def {name}_main(*args):
     """Launch with A [M, K], B [N, K], the output, the raw stream and the epilogue's inputs."""
+    {name}_precompile()(*args)
+'''
+
+_SCALED_MODULE = '''\
+from torch._inductor.codegen.flydsl.scaled_entry import ScaledEntry
+from torch._inductor.kernel.flydsl.epilogue_expr import Epilogue, EpilogueInput
+from torch._inductor.kernel.flydsl.scaled_gemm import compile_scaled_gemm
+from torch._inductor.kernel.flydsl.scaled_gemm_config import ScaledGemmConfig, ScaledGemmSpec
+
+SPEC = {spec}
+
+
+def {name}_precompile():
+    """Compile, once a process, into FlyDSL's disk cache. Needs no GPU."""
+    return ScaledEntry(compile_scaled_gemm(SPEC))
+
+
+def {name}_main(*args):
+    """Launch with A [M, K], B [N, K], the output, the raw stream, both scales and the epilogue's inputs."""
     {name}_precompile()(*args)
 '''
 
@@ -59,6 +79,7 @@ def literal(value: Any, indent: int = 0) -> str:
     )
 
 
-def gemm_module(name: str, spec: GemmSpec) -> str:
-    """The module of one GEMM kernel."""
-    return _GEMM_MODULE.format(name=name, spec=literal(spec))
+def gemm_module(name: str, spec: GemmSpec | ScaledGemmSpec) -> str:
+    """The module of one kernel of the GEMM family."""
+    text = _SCALED_MODULE if isinstance(spec, ScaledGemmSpec) else _GEMM_MODULE
+    return text.format(name=name, spec=literal(spec))

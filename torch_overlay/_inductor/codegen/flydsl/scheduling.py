@@ -20,8 +20,9 @@ from torch._inductor.virtualized import V
 from torch.utils._ordered_set import OrderedSet
 
 from .fusion import Chosen, can_fuse_epilogue, chosen, traced_epilogue
-from .problem import GemmCall, View, unwrapped
+from .problem import View, unwrapped
 from .render import gemm_module
+from .scaled_problem import Call
 
 
 def _reinterpreted(view: View) -> ReinterpretView:
@@ -54,7 +55,7 @@ def _site(device: torch.device, views: Sequence[View]) -> str:
 class FlyDSLKernel(Kernel):
     """Writes the call of a FlyDSL kernel into the wrapper: tensors as the graph lays them out, and the raw stream."""
 
-    def __init__(self, call: GemmCall, out: View) -> None:
+    def __init__(self, call: Call, out: View) -> None:
         super().__init__()
         a, b, *inputs = call.views
         self.site = _site(out.node.get_device(), (*call.views, out))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import torch
@@ -26,8 +26,9 @@ from .cache_key import template_source_hash, toolchain_key
 from .compile import CompileBatch, CompileJob, failure_reason
 from .gate import call_of, device_index, log
 from .lowering import BACKEND
-from .problem import GemmCall, gemm_call
+from .problem import gemm_call
 from .render import gemm_module
+from .scaled_problem import Call
 
 # The entry points of a candidate's module. Not the candidate's own name, which counts up within a process: the module's
 # text, and with it its hash, must be the same in the next process.
@@ -72,13 +73,13 @@ class FlyDSLGemmCaller(ChoiceCaller):
         name: str,
         input_nodes: list[Buffer],
         layout: Layout,
-        call: GemmCall,
-        gemm: gemm_config.GemmConfig,
+        call: Call,
+        gemm: Any,
         arch: str,
         batch: CompileBatch,
     ) -> None:
         self.spec = call.spec(gemm, arch)
-        super().__init__(name, input_nodes, layout, description=f"{gemm.name} {self.spec.dtype} {arch}")
+        super().__init__(name, input_nodes, layout, description=f"{gemm.name} {call.formats} {arch}")
         self.call = call
         self.config = gemm
         self.arch = arch
@@ -121,10 +122,12 @@ class FlyDSLGemmCaller(ChoiceCaller):
             if config.profile_bandwidth_with_do_bench_using_profiling and not self._benchmark_with_cudagraphs:
                 return do_bench_using_profiling(self.bmreq.make_run_fn(*views, out=out))
             self.bmreq.benchmark_with_cudagraphs = self._benchmark_with_cudagraphs
-            return self.bmreq.benchmark(*views, out=out)
+            milliseconds = self.bmreq.benchmark(*views, out=out)
         except Exception as error:  # noqa: BLE001 - so can a launch
             self._drop("running", error)
             return float("inf")
+        self.call.record(self.config, self.arch, milliseconds)
+        return milliseconds
 
     def freeze_inputs(self) -> None:
         """Settle the strides that the kernel counts on."""
@@ -165,7 +168,7 @@ class FlyDSLGemmCaller(ChoiceCaller):
             "name": self.name,
             "backend": BACKEND,
             "config": self.config.name,
-            "dtype": self.spec.dtype,
+            "dtype": self.call.formats,
             "arch": self.arch,
             "flydsl": target.flydsl_version(),
         }
@@ -178,6 +181,11 @@ class FlyDSLGemmTemplate(KernelTemplate):
     """Makes a candidate from the fields of a ``GemmConfig``."""
 
     index_counter = itertools.count()
+    config_type: Any = gemm_config.GemmConfig
+
+    def call_of(self, input_nodes: list[Buffer], layout: Layout, alpha: float, beta: float) -> Call | str:
+        *addend, mat1, mat2 = input_nodes
+        return gemm_call(layout, mat1, mat2, *addend, alpha=alpha, beta=beta)
 
     @property
     def src_hash(self) -> str:
@@ -193,11 +201,10 @@ class FlyDSLGemmTemplate(KernelTemplate):
         beta: float = 1,
         **config_fields: Any,
     ) -> ChoiceCaller:
-        *addend, mat1, mat2 = input_nodes
-        call = gemm_call(layout, mat1, mat2, *addend, alpha=alpha, beta=beta)
+        call = self.call_of(input_nodes, layout, alpha, beta)
         if isinstance(call, str):
             raise NotImplementedError(call)
-        gemm = gemm_config.GemmConfig(**config_fields)
+        gemm = self.config_type(**config_fields)
         reason = call.config_unsupported_reason(gemm)
         if reason is not None:
             raise NotImplementedError(f"{gemm.name}: {reason}")
@@ -230,7 +237,7 @@ class FlyDSLGemmConfigHeuristics(GemmMaxAutotuneTemplateConfigHeuristics):
         if isinstance(call, str):
             return
         if config.flydsl_enable_autotuning:
-            candidates = call.configs(exhaustive=config.max_autotune_gemm_search_space == "EXHAUSTIVE")
+            candidates: Sequence[Any] = call.configs(exhaustive=config.max_autotune_gemm_search_space == "EXHAUSTIVE")
         else:
             by_rule = call.config_by_rule()
             candidates = [] if by_rule is None else [by_rule]
