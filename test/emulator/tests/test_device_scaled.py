@@ -1,6 +1,7 @@
 """Scaled and grouped products on the emulated device: values against float64, and what ROCm refuses."""
 
 import torch
+from torch._native.flydsl_utils import base_kernels
 from torch.nn.functional import ScalingType, SwizzleType
 from torch.testing._internal.common_utils import TestCase, instantiate_parametrized_tests, parametrize, run_tests
 
@@ -42,7 +43,15 @@ def rounded(exact, dtype):
     return exact.float().to(dtype)
 
 
-class TestScaledProduct(TestCase):
+class DeviceTestCase(TestCase):
+    """The device's own kernels, not those that FlyDSL puts before them."""
+
+    def setUp(self):
+        super().setUp()
+        self.enterContext(base_kernels())
+
+
+class TestScaledProduct(DeviceTestCase):
     def setUp(self):
         super().setUp()
         torch.manual_seed(31)
@@ -311,7 +320,7 @@ REFUSED = {
 }
 
 
-class TestScaledProductRefuses(TestCase):
+class TestScaledProductRefuses(DeviceTestCase):
     @parametrize("case", list(REFUSED))
     def test_with_its_reason(self, case):
         call, kind, message = REFUSED[case]
@@ -319,7 +328,7 @@ class TestScaledProductRefuses(TestCase):
             call()
 
 
-class TestGroupedProduct(TestCase):
+class TestGroupedProduct(DeviceTestCase):
     def setUp(self):
         super().setUp()
         torch.manual_seed(32)
