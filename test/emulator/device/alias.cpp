@@ -82,6 +82,7 @@ at::Tensor Aliases::to_cpu(const at::Tensor& tensor) {
     if (pair.device.is_same(tensor)) return pair.cpu;
   }
   if (tensor.is_sparse() || at::sparse_csr::is_sparse_compressed(tensor)) return sparse_to_cpu(tensor);
+  if (tensor.is_nested()) return nested_to_cpu(tensor);
   (void)tensor.unsafeGetTensorImpl()->storage();  // raises the message of a tensor whose memory was taken back
   TORCH_CHECK(tensor.has_storage(), "the emulated device has no operator for a tensor of layout ", tensor.layout());
   at::Tensor cpu = make_tensor(storage_to_cpu(tensor.storage()), c10::DispatchKey::CPU, tensor);
@@ -115,6 +116,7 @@ at::Tensor Aliases::to_device(const at::Tensor& result) {
     if (pair.cpu.is_same(result)) return pair.device;
   }
   if (result.is_sparse() || at::sparse_csr::is_sparse_compressed(result)) return sparse_to_device(result);
+  if (result.is_nested()) return nested_to_device(result);
   TORCH_CHECK(result.has_storage(), "the emulated device cannot return a tensor of layout ", result.layout());
   at::Tensor tensor = make_tensor(storage_to_device(result.storage()), c10::DispatchKey::CUDA, result);
   tensors_.push_back({tensor, result});

@@ -34,6 +34,10 @@ class Aliases {
   at::Tensor sparse_to_device(const at::Tensor& result);
   void carry_back_sparse();
 
+  // Nested tensors with strides (nested_alias.cpp).
+  at::Tensor nested_to_cpu(const at::Tensor& tensor);
+  at::Tensor nested_to_device(const at::Tensor& result);
+
   struct StoragePair {
     c10::Storage device, cpu;
   };
@@ -42,7 +46,7 @@ class Aliases {
   };
   c10::Device device_;
   std::vector<StoragePair> storages_;
-  std::vector<TensorPair> tensors_, sparse_tensors_;
+  std::vector<TensorPair> tensors_, sparse_tensors_, nested_tensors_;
 };
 
 }  // namespace gfx950::torch_device

@@ -238,6 +238,7 @@ void clear_for_capture(State* s, void* pointer, int64_t stream) {
 }
 
 std::atomic<OutOfMemoryObserver> out_of_memory_observer{nullptr};
+bool forked_after_use = false;
 
 [[noreturn]] void out_of_memory(std::unique_lock<std::mutex>* lock, size_t size, c10::DeviceIndex device,
                                 const DeviceStats& stats, double limit) {
@@ -254,6 +255,10 @@ std::atomic<OutOfMemoryObserver> out_of_memory_observer{nullptr};
 }
 
 void* allocate_bytes(size_t size, c10::DeviceIndex device_index) {
+  TORCH_CHECK(
+      !forked_after_use,
+      "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' "
+      "start method");
   State& s = state();
   std::unique_lock<std::mutex> lock(s.mutex);
   DeviceStats& stats = s.statistics[device_index];
@@ -616,5 +621,7 @@ std::string memory_snapshot(PoolId only) {
 }
 
 void observe_out_of_memory(OutOfMemoryObserver observer) { out_of_memory_observer = observer; }
+
+void refuse_memory_after_fork() { forked_after_use = true; }
 
 }  // namespace gfx950::torch_device

@@ -39,6 +39,9 @@ c10::Allocator& scoped_cpu_allocator();
 using OutOfMemoryObserver = void (*)(int device, uint64_t size, uint64_t total, uint64_t free);
 void observe_out_of_memory(OutOfMemoryObserver observer);
 
+// In a child of a process that has used the device: whoever wants memory gets torch's error.
+void refuse_memory_after_fork();
+
 // Raises torch.AcceleratorError with a HIP code and its text.
 [[noreturn]] void raise_hip_error(int code, const std::string& text);
 

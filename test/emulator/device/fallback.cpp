@@ -31,7 +31,10 @@ bool accepts_cpu_tensors(const std::string& name) {
                                                                  "aten::_foreach_copy_",
                                                                  "aten::set_",
                                                                  "aten::_copy_from_and_resize",
-                                                                 "aten::_unsafe_masked_index"};
+                                                                 "aten::_unsafe_masked_index",
+                                                                 "aten::_nested_from_padded",
+                                                                 "aten::_nested_view_from_buffer",
+                                                                 "aten::_nested_view_from_buffer_copy"};
   return names->count(name) > 0;
 }
 
@@ -179,6 +182,8 @@ c10::DispatchKey key_on_cpu(c10::DispatchKeySet keys) {
       return c10::DispatchKey::SparseCPU;
     case c10::DispatchKey::SparseCsrCUDA:
       return c10::DispatchKey::SparseCsrCPU;
+    case c10::DispatchKey::NestedTensorCUDA:
+      return c10::DispatchKey::NestedTensorCPU;
     default:
       return c10::DispatchKey::CPU;
   }
@@ -256,7 +261,22 @@ void cpu_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch
       return result;
     });
   }
-  charge(traits.cost, inputs, outputs);
+  // A nested tensor has no one shape; its bytes alone are charged.
+  const bool product = traits.cost == CostClass::gemm && key == c10::DispatchKey::NestedTensorCPU;
+  charge(product ? CostClass::memory : traits.cost, inputs, outputs);
+}
+
+void prefer_cpu_kernels(torch::Library& m, c10::DispatchKey on_cpu, const std::set<std::string>& own) {
+  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
+    if (name.name.rfind("aten::", 0) != 0 || own.count(name.name.substr(6)) != 0) continue;
+    const auto op = c10::Dispatcher::singleton().findOp(name);
+    if (!op || !op->hasKernelForDispatchKey(on_cpu)) continue;
+    const bool composite = op->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional) ||
+                           op->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) ||
+                           op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+    if (!composite) continue;
+    m.impl(toString(name).c_str(), torch::CppFunction::makeFromBoxedFunction<&cpu_fallback>());
+  }
 }
 
 namespace {

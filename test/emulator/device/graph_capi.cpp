@@ -154,6 +154,7 @@ GFX950_EXPORT int gfx950_torch_set_memory_fraction(double fraction, int device) 
 GFX950_EXPORT void gfx950_torch_observe_out_of_memory(void (*observer)(int, uint64_t, uint64_t, uint64_t)) {
   observe_out_of_memory(observer);
 }
+GFX950_EXPORT void gfx950_torch_refuse_memory_after_fork() { refuse_memory_after_fork(); }
 GFX950_EXPORT double gfx950_torch_memory_fraction(int device) { return memory_fraction(narrow(device)); }
 
 }  // extern "C"

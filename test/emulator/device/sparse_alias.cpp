@@ -3,7 +3,6 @@
 #include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/SparseTensorUtils.h>
 #include <torch/library.h>
 
@@ -104,20 +103,6 @@ void Aliases::carry_back_sparse() {
 }
 
 namespace {
-
-// Where the CPU has a kernel for a sparse layout, a composite one must not win on the device.
-void prefer_cpu_kernels(torch::Library& m, DispatchKey on_cpu) {
-  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
-    if (name.name.rfind("aten::", 0) != 0) continue;
-    const auto op = c10::Dispatcher::singleton().findOp(name);
-    if (!op || !op->hasKernelForDispatchKey(on_cpu)) continue;
-    const bool composite = op->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional) ||
-                           op->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
-                           op->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd);
-    if (!composite) continue;
-    m.impl(toString(name).c_str(), torch::CppFunction::makeFromBoxedFunction<&cpu_fallback>());
-  }
-}
 
 TORCH_LIBRARY_IMPL(aten, SparseCUDA, m) { prefer_cpu_kernels(m, DispatchKey::SparseCPU); }
 TORCH_LIBRARY_IMPL(aten, SparseCsrCUDA, m) { prefer_cpu_kernels(m, DispatchKey::SparseCsrCPU); }

@@ -20,6 +20,7 @@ AFTER: dict[str, str] = {
     "torch._C": "torch_c:install",
     "torch.backends": "torch_sdpa:install",
     "torch.cuda": "torch_cuda:install",
+    "torch.distributed.distributed_c10d": "collectives:install",
     "torch.storage": "torch_storage:install",
     "torch._inductor.runtime.benchmarking": "benchmarking:install_inductor",
     "torch._inductor.select_algorithm": "autotuning:install",

@@ -150,6 +150,8 @@ class _Process:
     @classmethod
     def forked(cls) -> None:
         cls.in_bad_fork = cls.initialised
+        if cls.in_bad_fork:
+            hip.device().gfx950_torch_refuse_memory_after_fork()
 
 
 def _default_generator(index: int) -> Any:

@@ -141,11 +141,10 @@ class TestCudaOnly(TestCase):
         self.assertLess(abs(mask.float().mean().item() - 0.8), 0.05)
         self.assertEqual(ops._masked_scale(x, mask, 1.25), x * mask * 1.25)
 
-    @parametrize("name", ["_weight_int4pack_mm", "_mixed_dtypes_linear", "_cslt_sparse_mm"])
+    @parametrize("name", ["_mixed_dtypes_linear", "_cslt_sparse_mm"])
     def test_what_is_missing_fails_by_its_name(self, name):
         x = torch.zeros(8, 16, device="cuda", dtype=torch.bfloat16)
         arguments = {
-            "_weight_int4pack_mm": (x, torch.zeros(1, 1, 32, 4, device="cuda", dtype=torch.int32), 32, x[None]),
             "_mixed_dtypes_linear": (x, x.to(torch.int8), x[0]),
             "_cslt_sparse_mm": (x, x),
         }[name]

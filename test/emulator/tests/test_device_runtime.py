@@ -305,6 +305,8 @@ class TestErrors(TestCase):
         )
         self.assertIn("Cannot re-initialize CUDA in forked subprocess", run_emulated(code).stdout)
         self.assertNotIn("Cannot", run_emulated(code.replace("torch.ones(1, device='cuda'); pid", "pid")).stdout)
+        tensor_alone = code.replace("torch.cuda.current_device(); torch.cuda.init()", "print('made')")
+        self.assertRegex(run_emulated(tensor_alone).stdout, "^Cannot re-initialize CUDA in forked subprocess")
 
     def test_several_devices(self):
         code = """
