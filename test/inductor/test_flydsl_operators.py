@@ -6,10 +6,11 @@ Integers throughout, so that a result is right to the bit or wrong.
 
 from __future__ import annotations
 
+import logging
 from typing import Any, ClassVar
 
 import torch
-from inductor.flydsl_testing import FlyDSLTestCase, exact, flydsl_launches, integers, normal
+from inductor.flydsl_testing import LOGGER, FlyDSLTestCase, exact, flydsl_launches, integers, normal
 from torch.nn import functional as F
 from torch.testing._internal.common_utils import instantiate_parametrized_tests, parametrize, run_tests, subtest
 
@@ -215,6 +216,31 @@ class TestNothingToCompute(FlyDSLTestCase):
 
     def test_no_batch(self) -> None:
         self.check(torch.bmm, integers(0, M, K), integers(0, K, N))
+
+
+class TestElsewhere(FlyDSLTestCase):
+    """Beside other backends: what FlyDSL does not take is right too, and says why."""
+
+    options: ClassVar[dict[str, Any]] = {"max_autotune_gemm_backends": "ATEN,FLYDSL", "flydsl_enable_autotuning": False}
+
+    def test_expanded_rows(self) -> None:
+        """A stride of 0: rows overlap, which a copy would have to undo."""
+        row, b = integers(1, K), integers(K, N)
+        with self.assertLogs(LOGGER, logging.INFO) as logs:
+            result, _ = self.compiled(lambda x, y: x.expand(M, K) @ y, row, b, launches=0)
+        self.assertRegex("\n".join(logs.output), r"FLYDSL not used for mm .*: (A: row stride 0|.*strides \(0, 1\))")
+        self.assertRounded(result, exact(row).expand(M, K) @ exact(b))
+
+    def test_addmm_of_another_output_type(self) -> None:
+        """The base's lowering does not know the overload, whatever the backends; eager does. Goes with its fix."""
+        a, b, bias = integers(M, K), integers(K, N), integers(N)
+
+        def fn(*args: torch.Tensor) -> torch.Tensor:
+            return torch.addmm(*args, out_dtype=FP32)
+
+        self.assertRounded(fn(bias, a, b), exact(a) @ exact(b) + exact(bias))
+        with self.assertRaisesRegex(Exception, r"(?s)tuned_addmm\(\) takes .*aten.addmm.dtype"):
+            torch.compile(fn)(bias, a, b)
 
 
 class TestGraphs(FlyDSLTestCase):

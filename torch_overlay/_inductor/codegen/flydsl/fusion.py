@@ -1,4 +1,8 @@
-"""Whether pointwise nodes become the epilogue of a FlyDSL product: may it be fused, and is it faster fused."""
+"""Whether pointwise nodes become the epilogue of a FlyDSL product: may it be fused, and is it faster fused.
+
+A kernel stores one tensor. An activation in training has two results, its own and what the backward reads (the product,
+or a mask): the product then has users that are not fused, so it is stored and the activation is a kernel behind it.
+"""
 
 from __future__ import annotations
 

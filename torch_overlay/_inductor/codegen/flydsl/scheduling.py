@@ -48,6 +48,8 @@ def _site(device: torch.device, views: Sequence[View]) -> str:
     for view in views:
         shapes.append("/".join(f"[{','.join(map(pexpr, dims))}]" for dims in (view.size, view.stride)))
         symbols.update(*(sympy.sympify(value).free_symbols for value in (*view.size, *view.stride)))
+    for symbol in symbols:
+        V.graph.wrapper_code.ensure_size_computed(symbol)
     text = repr(" ".join((str(device), *shapes)))
     return f"({', '.join([text, *sorted(map(pexpr, symbols))])})" if symbols else text
 
