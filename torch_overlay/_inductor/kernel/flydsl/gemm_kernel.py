@@ -60,7 +60,7 @@ class _Accumulators:
         return [values[i * self.tiles_n : (i + 1) * self.tiles_n] for i in range(self.tiles_m)]
 
 
-def _reads(work: SimpleNamespace, step: int, stage_offset: Any) -> list[Read]:
+def _reads(work: SimpleNamespace, step: int, k_tile: Any, stage_offset: Any) -> list[Read]:
     """The fragments of an MFMA step, in the order in which the products need them. Places count A's, then B's."""
     a, b = work.a.each(step, stage_offset), work.b.each(step, stage_offset)
     of_a = [Read(i, work.a.reads_per_tile, read) for i, read in enumerate(a)]
@@ -77,8 +77,11 @@ def _walk(work: SimpleNamespace) -> Walk:
         stage_items=config.stage_bytes // ITEM_BYTES,
         loads_per_stage=config.loads_per_stage,
         interleave=config.interleave,
+        late_loads=0,
         mfmas=work.a.tiles * work.b.tiles,
-        loads=lambda k_tile, offset: [start for operand in work.loads for start in operand.each(k_tile, offset)],
+        loads=lambda k_tile, offset: [
+            start for operand in work.loads for start in operand.each(fx.Int32(k_tile), offset)
+        ],
         reads=functools.partial(_reads, work),
         multiply=lambda values, held, step: accumulators.multiply(values, held[: work.a.tiles], held[work.a.tiles :]),
         zeros=accumulators.zeros,

@@ -54,6 +54,9 @@ class ScaledGemmConfig:
 
     ``mfma_rows`` is 16 or 32: the instruction's tile of C. With 32 a wave holds half as many elements along K at a
     time, so that large tiles keep within the registers.
+
+    ``scale_tiles`` K tiles have their block scales loaded together, ahead of them, a part with each K tile before: the
+    scales of a row for one K tile are a few bytes of a cache line of 128.
     """
 
     tile_m: int
@@ -67,6 +70,7 @@ class ScaledGemmConfig:
     split_k: int = 1
     interleave: bool = False
     mfma_rows: int = 16
+    scale_tiles: int = 1
 
     @property
     def name(self) -> str:
@@ -75,6 +79,7 @@ class ScaledGemmConfig:
         split = f"_k{self.split_k}" if self.split_k > 1 else ""
         interleave = "_i" if self.interleave else ""
         rows = "_r32" if self.mfma_rows == 32 else ""
+        rows += f"_t{self.scale_tiles}" if self.scale_tiles > 1 else ""
         return f"{self.tile_m}x{self.tile_n}x{self.tile_k}_s{self.stages}_{waves}{group}{split}{interleave}{rows}"
 
     @property
@@ -117,9 +122,9 @@ class Operands:
 class Stage:
     """One K tile in LDS: A's tile, B's tile, A's scales, B's scales, padding. Sizes in bytes.
 
-    Scales travel as dwords, four blocks of a row each. They lie in planes, one for each ``window`` of MFMA steps: rows
-    of A or B side by side, each with the scales of the window. So the lanes of a wave read consecutive bytes, free of
-    bank conflicts, and what a lane reads at once serves it for the window: scaled_layout has the order of K.
+    Scales travel as dwords, four blocks of a row each. What a lane reads at once serves it for a ``window`` of MFMA
+    steps: scaled_layout has the order of K. Scales of several K tiles lie behind the stages, twice: those in use and
+    those to come.
     """
 
     config: ScaledGemmConfig
@@ -139,8 +144,13 @@ class Stage:
         return min(4, self.config.steps) if self.operands.block_scales else 1
 
     @property
+    def scale_dwords(self) -> int:
+        """Of a row, loaded together."""
+        return self.config.scale_tiles * self.config.tile_k // SCALE_K
+
+    @property
     def scale_runs(self) -> tuple[int, int]:
-        """LDS DMA instructions, a dword a lane, that bring A's scales and B's."""
+        """LDS DMA instructions, a dword a lane, that bring A's scales and B's beside a K tile."""
         if not self.operands.block_scales:
             return 0, 0
         dwords = self.config.tile_k // SCALE_K
@@ -153,8 +163,13 @@ class Stage:
         return math.ceil(sum(self.scale_runs) / self.config.waves)
 
     @property
+    def scale_bytes(self) -> int:
+        """Of scales that are loaded together."""
+        return self.scale_loads * self.config.waves * SCALE_RUN_BYTES * self.config.scale_tiles
+
+    @property
     def bytes(self) -> int:
-        return self.a_bytes + self.b_bytes + self.scale_loads * self.config.waves * SCALE_RUN_BYTES
+        return self.a_bytes + self.b_bytes + (self.scale_bytes if self.config.scale_tiles == 1 else 0)
 
     @property
     def items(self) -> int:
@@ -167,11 +182,17 @@ class Stage:
         return (self.a_bytes + self.b_bytes) // (DMA_BYTES * self.config.waves) + self.scale_loads
 
     @property
+    def late_loads(self) -> int:
+        """Of them those that start beside the next K tile's first step: DMA writes LDS, which the last step reads."""
+        return self.loads * 2 // 5 if self.config.interleave and self.config.steps > 1 else 0
+
+    @property
     def lds_bytes(self) -> int:
         """Of all stages, which the accumulators of ``waves_k`` waves take over at the end."""
         c = self.config
         sums = c.waves_k * c.tile_m * c.tile_n * 4 if c.waves_k > 1 else 0
-        return max(c.stages * self.bytes, sums)
+        apart = 2 * self.scale_bytes if c.scale_tiles > 1 else 0
+        return max(c.stages * self.bytes + apart, sums)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -385,7 +406,7 @@ def _span_unsupported_reason(p: ScaledGemmProblem) -> str | None:
 def invalid_reason(config: ScaledGemmConfig, operands: Operands) -> str | None:
     """Why a configuration cannot be built for these operands; None if it can. Each clause says its hardware reason."""
     c = config
-    for field in ("tile_m", "tile_n", "tile_k", "stages", "waves_m", "waves_n", "waves_k", "split_k"):
+    for field in ("tile_m", "tile_n", "tile_k", "stages", "waves_m", "waves_n", "waves_k", "split_k", "scale_tiles"):
         if getattr(c, field) < 1:
             return f"{field}={getattr(c, field)} is not positive"
     if c.group_m < 0:
@@ -398,7 +419,7 @@ def invalid_reason(config: ScaledGemmConfig, operands: Operands) -> str | None:
         return f"waves_k={c.waves_k} with 32x32 MFMAs: waves add up tiles of 16x16"
     if c.threads > target.MAX_WORKGROUP_SIZE:
         return f"{c.waves} waves are {c.threads} threads, over {target.MAX_WORKGROUP_SIZE} of a workgroup"
-    for field in ("tile_m", "tile_n", "tile_k", "waves_k"):
+    for field in ("tile_m", "tile_n", "tile_k", "waves_k", "scale_tiles"):
         if getattr(c, field).bit_count() != 1:
             return f"{field}={getattr(c, field)} is not a power of two, which the LDS swizzle permutes"
     for field, waves in (("tile_m", c.waves_m), ("tile_n", c.waves_n)):
@@ -421,11 +442,18 @@ def invalid_reason(config: ScaledGemmConfig, operands: Operands) -> str | None:
                 f"{name} tile is {tile_bytes} bytes, not a multiple of {c.waves} waves x {DMA_BYTES}: "
                 "every wave must issue as many LDS DMA loads as the others, for s_waitcnt counts them"
             )
+    if c.scale_tiles > 1:
+        if not (operands.block_scales and c.interleave and c.stages == 2):
+            return f"scale_tiles={c.scale_tiles}: scales are loaded ahead in the interleaved schedule of two stages"
+        rows = min(c.tile_m, c.tile_n) // c.scale_tiles
+        if rows % 32 or rows * stage.scale_dwords % target.WAVE_SIZE or sum(stage.scale_runs) % c.waves:
+            return f"scale_tiles={c.scale_tiles}: parts of {rows} rows are not whole LDS DMA loads for all waves"
     if stage.lds_bytes > target.LDS_BYTES:
         return f"{c.stages} stages x {stage.bytes} = {stage.lds_bytes} bytes of LDS, over {target.LDS_BYTES}"
-    outstanding = c.loaded_ahead * stage.loads
+    first = (c.scale_tiles - 1) * stage.scale_loads
+    outstanding = c.loaded_ahead * stage.loads + first
     if outstanding > target.VMCNT_MAX:
-        arithmetic = f"{c.loaded_ahead}*{stage.loads} = {outstanding}"
+        arithmetic = f"{c.loaded_ahead}*{stage.loads}+{first} = {outstanding}"
         return f"{arithmetic} outstanding loads a wave, over {target.VMCNT_MAX} that vmcnt counts"
     registers, budget = _vgprs(c, operands), target.VGPRS_PER_LANE // math.ceil(c.waves / target.SIMDS_PER_CU)
     if registers > budget:
@@ -443,9 +471,9 @@ def _vgprs(c: ScaledGemmConfig, operands: Operands) -> int:
     steps_held = 2 if c.interleave or (c.steps > 1 and tiles_m * tiles_n > 1) else 1
     accumulators = tiles_m * tiles_n * c.mfma_rows**2 // target.WAVE_SIZE
     halves = max(BITS[operands.a], BITS[operands.b]) // 4
-    others = 16 if c.interleave else 24
+    others = 8 if c.interleave else 24  # the hints of the interleaved schedule leave the compiler less to hoist
     addresses = Stage(c, operands).loads + halves * c.steps + others
-    return accumulators + (fragments + scales) * steps_held + addresses
+    return accumulators + fragments * steps_held + scales + addresses
 
 
 def config_unsupported_reason(problem: ScaledGemmProblem, config: ScaledGemmConfig) -> str | None:

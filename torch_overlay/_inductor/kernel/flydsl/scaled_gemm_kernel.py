@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,10 +23,10 @@ from .epilogue import Input, Output, Program, pieces
 from .epilogue_expr import IDENTITY, Epilogue, EpilogueInput
 from .gemm_config import ITEM_BYTES
 from .pipeline import Matrix, StraightLoads, sum_over_waves
-from .scaled_gemm_config import BITS, SCALE_K, SCALE_RUN_BYTES, ScaledGemmConfig, ScaledGemmSpec
+from .scaled_gemm_config import BITS, SCALE_K, ScaledGemmConfig, ScaledGemmSpec
 from .scaled_gemm_numbers import ScaledNumbers
 from .scaled_layout import ScaledRows, log2
-from .scaled_pipeline import ScaledAccumulators, ScaledFragments, ScaleLoads, ScaleReads
+from .scaled_pipeline import ScaledAccumulators, ScaledFragments, ScaleLoads, ScaleReads, scale_begins
 from .schedule import Read, Walk, main_loop
 from .split_k import reduce_parts
 from .workgroup_order import tile_of
@@ -105,27 +106,24 @@ def _work(spec: ScaledGemmSpec, a: Any, b: Any, scale_a: Any, scale_b: Any, numb
         first_row=first_row,
         wave_row=wave_row,
         wave_col=first_col + wave_col,
+        scale_loads=None,
         scales=(),
     )
     loads_a, work.a = _operand(spec, work, 0, Matrix(a, m, k_a, numbers.lda), first_row, wave_row)
     loads_b, work.b = _operand(spec, work, 1, Matrix(b, n, k_b, numbers.ldb), first_col, wave_col)
-    work.loads = [loads_a, loads_b]
+    work.loads = (loads_a, loads_b)
     if spec.operands.block_scales:
-        of_a = stage.a_bytes + stage.b_bytes
-        of_b = of_a + stage.scale_runs[0] * SCALE_RUN_BYTES
         matrices = Matrix(scale_a, m, k_scales, numbers.scales_a), Matrix(scale_b, n, k_scales, numbers.scales_b)
-        firsts = first_row, first_col
-        # Before the operands' loads: the shortest first, and none of them is waited for alone.
-        work.loads.insert(0, ScaleLoads(stage, matrices, firsts, work.lds, of_a, wave, lane, spec.k_tail))
-        first_step = wave_k * config.steps
-        work.scales = (
-            ScaleReads(stage, work.lds, of_a, config.tile_m, wave_row, work.a.tiles, first_step, lane),
-            ScaleReads(stage, work.lds, of_b, config.tile_n, wave_col, work.b.tiles, first_step, lane),
+        firsts, first_step = (first_row, first_col), wave_k * config.steps
+        work.scale_loads = ScaleLoads(stage, matrices, firsts, work.lds, wave, lane, spec.k_tail)
+        work.scales = tuple(
+            ScaleReads(stage, work.lds, begin, wave_first, part.tiles, first_step, lane)
+            for begin, wave_first, part in zip(scale_begins(stage), (wave_row, wave_col), (work.a, work.b), strict=True)
         )
     return work
 
 
-def _reads(work: SimpleNamespace, step: int, stage_offset: Any) -> list[Read]:
+def _reads(work: SimpleNamespace, step: int, k_tile: Any, stage_offset: Any) -> list[Read]:
     """What an MFMA step needs, in the order in which its products do. Places count A's fragments, B's, A's scales and
     B's."""
     found, place = [], 0
@@ -134,10 +132,18 @@ def _reads(work: SimpleNamespace, step: int, stage_offset: Any) -> list[Read]:
         place += part.tiles
     scales: list[Read] = []
     for part in work.scales:
-        scales += [Read(place + i, 1, read) for i, read in enumerate(part.each(step, stage_offset))]
+        scales += [Read(place + i, 1, read) for i, read in enumerate(part.each(step, k_tile, stage_offset))]
         place += part.tiles
     of_a, of_b = found
     return [*scales, *of_a[:1], *of_b, *of_a[1:]]
+
+
+def _loads(work: SimpleNamespace, k_tile: Any, stage_offset: Any) -> list[Callable[[], None]]:
+    """What a K tile brings: scales first, which are least and of which none is waited for alone."""
+    loads = list(work.scale_loads.each(k_tile, stage_offset)) if work.scale_loads is not None else []
+    for operand in work.loads:
+        loads += operand.each(fx.Int32(k_tile), stage_offset)
+    return loads
 
 
 def _walk(work: SimpleNamespace, spec: ScaledGemmSpec) -> Walk:
@@ -149,8 +155,9 @@ def _walk(work: SimpleNamespace, spec: ScaledGemmSpec) -> Walk:
         stage_items=stage.items,
         loads_per_stage=stage.loads,
         interleave=config.interleave,
+        late_loads=stage.late_loads,
         mfmas=work.a.tiles * work.b.tiles,
-        loads=lambda k_tile, offset: [start for part in work.loads for start in part.each(k_tile, offset)],
+        loads=functools.partial(_loads, work),
         reads=functools.partial(_reads, work),
         multiply=work.accumulators.multiply,
         zeros=work.accumulators.zeros,

@@ -66,3 +66,28 @@ class ScaledRows(Straight):
         """As Straight's; an MFMA step of 8-bit elements is two of these steps."""
         row, group = lane & (self.mfma_rows - 1), lane >> log2(self.mfma_rows)
         return self.position(row, step * self.groups + group) * CHUNK_ITEMS
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ScaleRows:
+    """``rows x dwords`` of block scales, four scales of 32 elements along K a dword.
+
+    A wave reads ``span`` neighbouring dwords of as many rows as the MFMA has. Within a row dwords are permuted by XOR
+    in groups of ``span``, so that rows that begin in the same bank are read in different ones.
+    """
+
+    dwords: int
+    span: int
+    mfma_rows: int
+
+    def key(self, row: Any) -> Any:
+        within = row & (self.mfma_rows - 1)
+        return ((within >> log2(max(1, 64 // self.dwords))) << log2(self.span)) & (self.dwords - 1)
+
+    def dword_at(self, place: Any) -> tuple[Any, Any]:
+        """(row, dword) that lies at a place: what the LDS DMA lane that writes there must fetch."""
+        row = place >> log2(self.dwords)
+        return row, (place & (self.dwords - 1)) ^ self.key(row)
+
+    def position(self, row: Any, dword: Any) -> Any:
+        return row * self.dwords + (dword ^ self.key(row))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from torch._native.flydsl.target import WAVE_SIZE
@@ -15,8 +16,8 @@ import flydsl.expr as fx
 
 from .gemm_config import ITEM_BYTES
 from .pipeline import Matrix, StraightFragments
-from .scaled_gemm_config import SCALE_K, Stage
-from .scaled_layout import ScaledRows, log2
+from .scaled_gemm_config import SCALE_K, SCALE_RUN_BYTES, Stage
+from .scaled_layout import ScaledRows, ScaleRows, log2
 
 FORMATS = {"e4m3": fx.Float8E4M3FN, "e5m2": fx.Float8E5M2, "e2m1": fx.Float4E2M1FN}
 # Far outside every descriptor, with room for the scalar offset above it.
@@ -30,63 +31,89 @@ class ScaleLoads:
     ``scales`` are matrices of dwords. A run of 64 dwords belongs to A, to B or to the padding, whose descriptor holds
     nothing; which of them is the same for all lanes of a wave. Rows and blocks beyond the matrix become 0, which means
     2^-127: their elements are zeros, and stay so.
+
+    With ``scale_tiles`` = T > 1, K tile q + 1 brings part q % T, as many rows of A and of B, of the scales for K tiles
+    T * (q / T + 1) .. + T - 1, into the half that K tiles before q - q % T have been done with: tile q has been read
+    when the loads of q + 2 start, that is two stages. The first K tile brings all of the first T's.
     """
 
     def __init__(
-        self,
-        stage: Stage,
-        scales: tuple[Matrix, Matrix],
-        firsts: tuple[Any, Any],
-        lds: Any,
-        first_byte: int,
-        wave: Any,
-        lane: Any,
+        self, stage: Stage, scales: tuple[Matrix, Matrix], firsts: tuple[Any, Any], lds: Any, wave: Any, lane: Any,
         mask_k: bool,
-    ) -> None:
-        config = stage.config
-        self._mask_k, self._cols = mask_k, scales[0].cols
-        self._per_row = config.tile_k // SCALE_K
+    ) -> None:  # fmt: skip
+        config, dwords = stage.config, stage.scale_dwords
+        self._tiles, self._dwords, self._half = config.scale_tiles, dwords, stage.scale_bytes // 4
+        self._mask_k, self._cols = mask_k or config.scale_tiles > 1, scales[0].cols
         self._atom = fx.make_copy_atom(fx.rocdl.cdna4.BufferLoadAsyncLDS32b(), fx.Int32)
         self._layout = fx.make_layout(1, 1)
-        dwords = fx.recast_iter(fx.Int32, lds)
-        self._places, self._buffers, self._offsets, self._columns = [], [], [], []
+        self._lds = fx.recast_iter(fx.Int32, lds)
+        self._runs: list[SimpleNamespace] = []
         runs_a, runs_b = stage.scale_runs
         bases, records = [], []
         for matrix, first, rows in zip(scales, firsts, (config.tile_m, config.tile_n), strict=True):
             valid = fx.min(matrix.rows - first, fx.Int32(rows))
             bases.append(matrix.base + fx.Int64(first) * fx.Int64(matrix.stride))
             records.append((fx.Int64(valid - 1) * fx.Int64(matrix.stride) + fx.Int64(matrix.cols)) * 4)
-        span = stage.window * config.mfma_k // SCALE_K  # dwords of a row in a plane
+        layout, begins = scale_rows(stage), scale_begins(stage)
         for i in range(stage.scale_loads):
             run = wave * stage.scale_loads + i
             of_a, of_b = run < runs_a, run < runs_a + runs_b
             address = of_a.select(fx.Int64(fx.ptrtoint(bases[0])), fx.Int64(fx.ptrtoint(bases[1])))
-            base = fx.inttoptr(bases[0].type, address)
             held = of_a.select(records[0], of_b.select(records[1], fx.Int64(0)))
-            self._buffers.append(fx.rocdl.make_buffer_ptr(base, num_records_bytes=held))
-            index = of_a.select(run, run - runs_a) * WAVE_SIZE + lane
-            plane_dwords = of_a.select(fx.Int32(log2(config.tile_m * span)), fx.Int32(log2(config.tile_n * span)))
-            plane = index >> plane_dwords
-            row = (index - (plane << plane_dwords)) >> log2(span)
-            column = plane * span + (index & (span - 1))
-            self._columns.append(column)
-            self._offsets.append(row * of_a.select(scales[0].stride, scales[1].stride) + column)
-            self._places.append(dwords + (run * WAVE_SIZE + first_byte // 4))
+            base = fx.inttoptr(bases[0].type, address)
+            stride = of_a.select(scales[0].stride, scales[1].stride)
+            first = of_a.select(run, run - runs_a) * WAVE_SIZE
+            row, column = layout.dword_at(first + lane)
+            rows = of_a.select(fx.Int32(config.tile_m // self._tiles), fx.Int32(config.tile_n // self._tiles))
+            self._runs.append(
+                SimpleNamespace(
+                    buffer=fx.rocdl.make_buffer_ptr(base, num_records_bytes=held),
+                    column=column,
+                    offset=row * stride + column,
+                    part_offset=rows * stride,
+                    place=of_a.select(fx.Int32(begins[0] // 4), fx.Int32(begins[1] // 4)) + first,
+                    part_place=rows * dwords,
+                )
+            )
 
     def each(self, k_tile: Any, stage_offset: Any) -> list[Callable[[], None]]:
-        """Functions that start one load each of K tile ``k_tile`` into the stage at ``stage_offset``."""
-        first = k_tile * self._per_row
+        """Functions that start one load each beside K tile ``k_tile`` into the stage at ``stage_offset``."""
+        if self._tiles == 1:
+            return self._part(None, fx.Int32(k_tile), _in_units(stage_offset, 4))
+        if isinstance(k_tile, int) and k_tile == 0:
+            return [start for part in range(self._tiles) for start in self._part(fx.Int32(part), fx.Int32(0), 0)]
+        before = fx.Int32(k_tile) - 1
+        which = (before >> log2(self._tiles)) + 1
+        return self._part(before & (self._tiles - 1), which, (which & 1) * self._half)
+
+    def _part(self, part: Any, which: Any, place: Any) -> list[Callable[[], None]]:
+        """Loads of a part (None: everything) of the scales of the ``which``-th ``scale_tiles`` K tiles."""
+        first = which * self._dwords
         atom = fx.atom_set_value(self._atom, "soffset", first)
 
-        def start(i: int) -> None:
-            offset = self._offsets[i]
+        def start(run: SimpleNamespace) -> None:
+            offset, target = run.offset, run.place + place
+            if part is not None:
+                offset, target = offset + part * run.part_offset, target + part * run.part_place
             if self._mask_k:
-                offset = (first + self._columns[i] < self._cols).select(offset, fx.Int32(_OUT_OF_BOUNDS_DWORDS))
-            source = fx.make_view(self._buffers[i] + offset, self._layout)
-            place = fx.make_view(self._places[i] + _in_units(stage_offset, 4), self._layout)
-            fx.copy_atom_call(atom, source, place)
+                offset = (first + run.column < self._cols).select(offset, fx.Int32(_OUT_OF_BOUNDS_DWORDS))
+            source = fx.make_view(run.buffer + offset, self._layout)
+            fx.copy_atom_call(atom, source, fx.make_view(self._lds + target, self._layout))
 
-        return [functools.partial(start, i) for i in range(len(self._places))]
+        return [functools.partial(start, run) for run in self._runs]
+
+
+def scale_rows(stage: Stage) -> ScaleRows:
+    config = stage.config
+    span = WAVE_SIZE // config.mfma_rows * stage.window // 4
+    return ScaleRows(dwords=stage.scale_dwords, span=span, mfma_rows=config.mfma_rows)
+
+
+def scale_begins(stage: Stage) -> tuple[int, int]:
+    """Bytes of LDS where scales of A and of B begin, in the first stage or the first half behind the stages."""
+    config = stage.config
+    first = stage.a_bytes + stage.b_bytes if config.scale_tiles == 1 else config.stages * stage.bytes
+    return first, first + stage.scale_runs[0] * SCALE_RUN_BYTES * config.scale_tiles
 
 
 def _in_units(items: Any, unit_bytes: int) -> Any:
@@ -99,41 +126,38 @@ def _in_units(items: Any, unit_bytes: int) -> Any:
 class ScaleReads:
     """A wave's scales for a window of MFMA steps: a byte for each step in the register of the row's lane.
 
-    Scales of A or B begin ``first_byte`` behind the beginning of a stage. Counted here in units of a lane's read.
+    Counted in units of a lane's read; ``begin`` is in bytes.
     """
 
     def __init__(
-        self,
-        stage: Stage,
-        lds: Any,
-        first_byte: int,
-        rows: int,
-        first_row: Any,
-        tiles: int,
-        first_step: Any,
-        lane: Any,
+        self, stage: Stage, lds: Any, begin: int, first_row: Any, tiles: int, first_step: Any, lane: Any
     ) -> None:
-        config = stage.config
-        self.tiles = tiles
-        self._window = stage.window
-        self._kind = {1: fx.Uint8, 2: fx.Uint16, 4: fx.Uint32}[stage.window]
-        groups = WAVE_SIZE // config.mfma_rows
+        config, layout = stage.config, scale_rows(stage)
+        self.tiles, self._window, self._scale_tiles = tiles, stage.window, config.scale_tiles
+        kind = {1: fx.Uint8, 2: fx.Uint16, 4: fx.Uint32}[stage.window]
+        self._lds = fx.recast_iter(kind, lds)
+        self._per_dword = 4 // stage.window
+        self._half = stage.scale_bytes // stage.window
+        self._tile_dwords, self._span, self._first_step = config.tile_k // SCALE_K, layout.span, first_step
         row, group = lane & (config.mfma_rows - 1), lane >> log2(config.mfma_rows)
-        self._plane = rows * groups
-        first_plane = first_step // stage.window if isinstance(first_step, int) else first_step >> log2(stage.window)
-        place = first_plane * self._plane + (first_row + row) * groups + group
-        self._base = fx.recast_iter(self._kind, lds) + (place + first_byte // stage.window)
-        self._tile = config.mfma_rows * groups
+        self._key = layout.key(row)
+        self._place = (first_row + row) * (layout.dwords * self._per_dword) + group + begin // stage.window
+        self._tile = config.mfma_rows * layout.dwords * self._per_dword
 
-    def each(self, step: int, stage_offset: Any) -> list[Callable[[], Any]]:
+    def each(self, step: int, k_tile: Any, stage_offset: Any) -> list[Callable[[], Any]]:
         """Functions that read one tile's scales each; none but for the first step of a window."""
         if step % self._window:
             return []
-        base = self._base + (_in_units(stage_offset, self._window) + step // self._window * self._plane)
+        dword = ((self._first_step + step) >> log2(self._window)) * self._span
+        if self._scale_tiles == 1:
+            place = self._place + _in_units(stage_offset, self._window)
+        else:
+            dword = (k_tile & (self._scale_tiles - 1)) * self._tile_dwords + dword
+            place = self._place + (k_tile >> log2(self._scale_tiles) & 1) * self._half
+        base = self._lds + (place + (self._key ^ dword) * self._per_dword)
 
         def read(tile: int) -> Any:
-            value = fx.ptr_load(base + tile * self._tile)
-            return fx.Int32(value.to(fx.Uint32))
+            return fx.Int32(fx.ptr_load(base + tile * self._tile).to(fx.Uint32))
 
         return [functools.partial(read, tile) for tile in range(self.tiles)]
 
