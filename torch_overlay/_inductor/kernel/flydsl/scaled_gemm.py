@@ -36,9 +36,10 @@ from .epilogue import ELEMENTS
 from .epilogue_expr import MAX_INPUTS, InputStrides
 from .gemm_config import ITEM_BYTES, OUT_ITEM_BYTES
 from .scaled_gemm_arguments import scaled_problem_of
-from .scaled_gemm_config import SCALE_K, ScaledGemmSpec, config_unsupported_reason, k_tail
+from .scaled_gemm_config import ScaledGemmSpec, config_unsupported_reason, k_tail
 from .scaled_gemm_kernel import make_launcher
 from .scaled_gemm_numbers import NUMBERS, ScaledNumbers
+from .scaled_gemm_tile import SCALE_K
 
 _CHECKED_LIMIT = 1024  # shapes that a kernel remembers as valid
 _ALIGNMENT = 16  # bytes, of addresses where LDS DMA or stores move 16 bytes a lane

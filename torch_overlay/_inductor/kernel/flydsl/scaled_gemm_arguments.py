@@ -8,7 +8,8 @@ import torch
 
 from .epilogue_expr import IDENTITY, Epilogue
 from .gemm_arguments import OUT_DTYPES, input_strides, leading_stride
-from .scaled_gemm_config import BLOCK, Format, Recipe, ScaledGemmProblem
+from .scaled_gemm_config import Recipe, ScaledGemmProblem
+from .scaled_gemm_tile import BLOCK, Format
 
 FORMATS: dict[torch.dtype, Format] = {
     torch.float8_e4m3fn: "e4m3",

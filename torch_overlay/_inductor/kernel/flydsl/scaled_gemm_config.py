@@ -36,163 +36,14 @@ from .gemm_config import (
     OutDType,
 )
 from .gemm_config import unavailable_reason as unavailable_reason
+from .scaled_gemm_tile import BITS, BLOCK, MFMA_K, SCALE_K, Format, Operands, Stage
+from .scaled_gemm_tile import ScaledGemmConfig as ScaledGemmConfig
 
-Format = Literal["e4m3", "e5m2", "e2m1"]
 Recipe = Literal["block32", "row", "tensor"]
-
-BITS = {"e4m3": 8, "e5m2": 8, "e2m1": 4}
 RECIPES = ("block32", "row", "tensor")
-BLOCK = 32  # elements along K that share an E8M0 scale
-SCALE_K = 128  # elements whose scales fill a dword, the least that LDS DMA moves
-MFMA_K = {16: 128, 32: 64}  # v_mfma_scale_f32_{16x16x128,32x32x64}_f8f6f4, by rows
-SCALE_RUN_BYTES = target.WAVE_SIZE * 4  # one LDS DMA instruction of one wave, a dword a lane
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ScaledGemmConfig:
-    """How a workgroup computes a tile of C: as GemmConfig says, with ``tile_k`` in elements of K.
-
-    ``mfma_rows`` is 16 or 32: the instruction's tile of C. With 32 a wave holds half as many elements along K at a
-    time, so that large tiles keep within the registers.
-
-    ``scale_tiles`` K tiles have their block scales loaded together, ahead of them, a part with each K tile before: the
-    scales of a row for one K tile are a few bytes of a cache line of 128.
-    """
-
-    tile_m: int
-    tile_n: int
-    tile_k: int
-    stages: int
-    waves_m: int
-    waves_n: int
-    group_m: int = 0
-    waves_k: int = 1
-    split_k: int = 1
-    interleave: bool = False
-    mfma_rows: int = 16
-    scale_tiles: int = 1
-
-    @property
-    def name(self) -> str:
-        waves = f"w{self.waves_m}x{self.waves_n}" + (f"x{self.waves_k}" if self.waves_k > 1 else "")
-        group = f"_g{self.group_m}" if self.group_m else ""
-        split = f"_k{self.split_k}" if self.split_k > 1 else ""
-        interleave = "_i" if self.interleave else ""
-        rows = "_r32" if self.mfma_rows == 32 else ""
-        rows += f"_t{self.scale_tiles}" if self.scale_tiles > 1 else ""
-        return f"{self.tile_m}x{self.tile_n}x{self.tile_k}_s{self.stages}_{waves}{group}{split}{interleave}{rows}"
-
-    @property
-    def waves(self) -> int:
-        return self.waves_m * self.waves_n * self.waves_k
-
-    @property
-    def threads(self) -> int:
-        return self.waves * target.WAVE_SIZE
-
-    @property
-    def loaded_ahead(self) -> int:
-        """K tiles that are loading when the first product begins."""
-        return self.stages if self.interleave else self.stages - 1
-
-    @property
-    def mfma_k(self) -> int:
-        return MFMA_K[self.mfma_rows]
-
-    @property
-    def steps(self) -> int:
-        """MFMA steps along K that each wave takes of one K tile."""
-        return self.tile_k // self.mfma_k // self.waves_k
-
-
-@dataclasses.dataclass(frozen=True)
-class Operands:
-    """What A and B hold, and whether each block of 32 has a scale of its own."""
-
-    a: Format
-    b: Format
-    block_scales: bool
-
-    def row_bytes(self, k: int) -> tuple[int, int]:
-        """Bytes of a row of A and of B."""
-        return k * BITS[self.a] // 8, k * BITS[self.b] // 8
-
-
-@dataclasses.dataclass(frozen=True)
-class Stage:
-    """One K tile in LDS: A's tile, B's tile, A's scales, B's scales, padding. Sizes in bytes.
-
-    Scales travel as dwords, four blocks of a row each. What a lane reads at once serves it for a ``window`` of MFMA
-    steps: scaled_layout has the order of K. Scales of several K tiles lie behind the stages, twice: those in use and
-    those to come.
-    """
-
-    config: ScaledGemmConfig
-    operands: Operands
-
-    @property
-    def a_bytes(self) -> int:
-        return self.config.tile_m * self.operands.row_bytes(self.config.tile_k)[0]
-
-    @property
-    def b_bytes(self) -> int:
-        return self.config.tile_n * self.operands.row_bytes(self.config.tile_k)[1]
-
-    @property
-    def window(self) -> int:
-        """MFMA steps that a lane's dword of scales serves: a byte each."""
-        return min(4, self.config.steps) if self.operands.block_scales else 1
-
-    @property
-    def scale_dwords(self) -> int:
-        """Of a row, loaded together."""
-        return self.config.scale_tiles * self.config.tile_k // SCALE_K
-
-    @property
-    def scale_runs(self) -> tuple[int, int]:
-        """LDS DMA instructions, a dword a lane, that bring A's scales and B's beside a K tile."""
-        if not self.operands.block_scales:
-            return 0, 0
-        dwords = self.config.tile_k // SCALE_K
-        runs = [math.ceil(rows * dwords / target.WAVE_SIZE) for rows in (self.config.tile_m, self.config.tile_n)]
-        return runs[0], runs[1]
-
-    @property
-    def scale_loads(self) -> int:
-        """Of them those that each wave issues; some may bring nothing, for all waves must issue as many."""
-        return math.ceil(sum(self.scale_runs) / self.config.waves)
-
-    @property
-    def scale_bytes(self) -> int:
-        """Of scales that are loaded together."""
-        return self.scale_loads * self.config.waves * SCALE_RUN_BYTES * self.config.scale_tiles
-
-    @property
-    def bytes(self) -> int:
-        return self.a_bytes + self.b_bytes + (self.scale_bytes if self.config.scale_tiles == 1 else 0)
-
-    @property
-    def items(self) -> int:
-        """In the unit that pipeline counts in."""
-        return self.bytes // ITEM_BYTES
-
-    @property
-    def loads(self) -> int:
-        """LDS DMA instructions that each wave issues for a stage."""
-        return (self.a_bytes + self.b_bytes) // (DMA_BYTES * self.config.waves) + self.scale_loads
-
-    @property
-    def late_loads(self) -> int:
-        """Of them those that start beside the next K tile's first step: DMA writes LDS, which the last step reads."""
-        return self.loads * 2 // 5 if self.config.interleave and self.config.steps > 1 else 0
-
-    @property
-    def lds_bytes(self) -> int:
-        """Of all stages, which the accumulators of ``waves_k`` waves take over at the end."""
-        c = self.config
-        sums = c.waves_k * c.tile_m * c.tile_n * 4 if c.waves_k > 1 else 0
-        apart = 2 * self.scale_bytes if c.scale_tiles > 1 else 0
-        return max(c.stages * self.bytes + apart, sums)
+EXHAUSTIVE_LIMIT = 64  # compiles a shape
+LINE_BYTES = 128  # of L2: what a row's scales for one K tile are a few bytes of
+BARRIER_CLOCKS = 150  # a K tile's barrier with nothing else to run; modelled at 8192^3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -442,15 +293,15 @@ def invalid_reason(config: ScaledGemmConfig, operands: Operands) -> str | None:
                 f"{name} tile is {tile_bytes} bytes, not a multiple of {c.waves} waves x {DMA_BYTES}: "
                 "every wave must issue as many LDS DMA loads as the others, for s_waitcnt counts them"
             )
-    if c.scale_tiles > 1:
-        if not (operands.block_scales and c.interleave and c.stages == 2):
+    if stage.scale_tiles > 1:
+        if not (c.interleave and c.stages == 2):
             return f"scale_tiles={c.scale_tiles}: scales are loaded ahead in the interleaved schedule of two stages"
         rows = min(c.tile_m, c.tile_n) // c.scale_tiles
         if rows % 32 or rows * stage.scale_dwords % target.WAVE_SIZE or sum(stage.scale_runs) % c.waves:
             return f"scale_tiles={c.scale_tiles}: parts of {rows} rows are not whole LDS DMA loads for all waves"
     if stage.lds_bytes > target.LDS_BYTES:
         return f"{c.stages} stages x {stage.bytes} = {stage.lds_bytes} bytes of LDS, over {target.LDS_BYTES}"
-    first = (c.scale_tiles - 1) * stage.scale_loads
+    first = (stage.scale_tiles - 1) * stage.scale_loads
     outstanding = c.loaded_ahead * stage.loads + first
     if outstanding > target.VMCNT_MAX:
         arithmetic = f"{c.loaded_ahead}*{stage.loads}+{first} = {outstanding}"
@@ -534,24 +385,61 @@ def spec_for(problem: ScaledGemmProblem, config: ScaledGemmConfig, arch: str) ->
 
 # ---- how to search ---------------------------------------------------------------------------------------------------
 
+# The four waves of a workgroup take all of its tile and a quarter of each K tile: least traffic between LDS and waves.
 _ALONG_K: dict[str, Any] = {"waves_m": 1, "waves_n": 1, "waves_k": 4}
-_SQUARE: dict[str, Any] = {"waves_m": 2, "waves_n": 2}
+# Four waves of 64 x 64, eight of 128 x 64. The latter fill LDS but for the scales of 1024 elements along K.
+_FOUR: dict[str, Any] = {"waves_m": 2, "waves_n": 2, "stages": 2, "group_m": 4, "interleave": True, "mfma_rows": 32}
+_EIGHT: dict[str, Any] = {**_FOUR, "waves_n": 4}
+# Modelled, not measured: the best of a sweep over tiles, stages and waves with the emulator's timing model, in MXFP8
+# and MXFP4, for the published shapes on MI355X (M 32 to 8192); with M = 32 the weights come from HBM. Which of them an
+# operand's bits allow, invalid_reason says: a row of a K tile has at least 128 bytes, two stages fit in LDS.
 DEFAULT_CONFIGS: tuple[ScaledGemmConfig, ...] = (
-    ScaledGemmConfig(tile_m=16, tile_n=16, tile_k=512, stages=2, group_m=1, **_ALONG_K),
-    ScaledGemmConfig(tile_m=32, tile_n=32, tile_k=256, stages=2, group_m=4, waves_m=1, waves_n=1, waves_k=2),
-    ScaledGemmConfig(tile_m=64, tile_n=64, tile_k=256, stages=2, group_m=4, **_SQUARE),
-    ScaledGemmConfig(tile_m=128, tile_n=128, tile_k=256, stages=2, group_m=4, interleave=True, **_SQUARE),
+    # few rows: bandwidth
+    ScaledGemmConfig(tile_m=16, tile_n=16, tile_k=512, stages=4, group_m=1, interleave=True, **_ALONG_K),
+    ScaledGemmConfig(tile_m=16, tile_n=16, tile_k=1024, stages=4, group_m=1, interleave=True, **_ALONG_K),
+    ScaledGemmConfig(tile_m=32, tile_n=16, tile_k=512, stages=4, group_m=4, interleave=True, **_ALONG_K),
     ScaledGemmConfig(
-        tile_m=256, tile_n=256, tile_k=128, stages=2, group_m=4, waves_m=2, waves_n=4, interleave=True, mfma_rows=32
+        tile_m=32, tile_n=16, tile_k=1024, stages=4, group_m=4, interleave=True, waves_m=2, waves_n=1, waves_k=2
     ),
-    ScaledGemmConfig(
-        tile_m=256, tile_n=256, tile_k=256, stages=2, group_m=4, waves_m=2, waves_n=4, interleave=True, mfma_rows=32
-    ),
-    ScaledGemmConfig(tile_m=64, tile_n=64, tile_k=128, stages=2, **_SQUARE),  # for every K
+    ScaledGemmConfig(tile_m=32, tile_n=16, tile_k=128, stages=3, group_m=4, interleave=True, waves_m=1, waves_n=1),
+    ScaledGemmConfig(tile_m=32, tile_n=16, tile_k=256, stages=3, group_m=4, interleave=True, waves_m=1, waves_n=1),
+    ScaledGemmConfig(tile_m=32, tile_n=32, tile_k=128, stages=4, group_m=4, interleave=True, waves_m=2, waves_n=1),
+    ScaledGemmConfig(tile_m=32, tile_n=32, tile_k=256, stages=4, group_m=4, interleave=True, waves_m=2, waves_n=1),
     ScaledGemmConfig(tile_m=32, tile_n=32, tile_k=128, stages=2, waves_m=1, waves_n=1, mfma_rows=32),  # for every K
+    # middle: enough workgroups to fill 256 compute units
+    ScaledGemmConfig(
+        tile_m=32, tile_n=32, tile_k=512, stages=4, group_m=4, interleave=True, waves_m=2, waves_n=1, waves_k=2
+    ),
+    ScaledGemmConfig(
+        tile_m=32, tile_n=32, tile_k=1024, stages=4, group_m=4, interleave=True, waves_m=2, waves_n=1, waves_k=2
+    ),
+    ScaledGemmConfig(
+        tile_m=32, tile_n=64, tile_k=512, stages=3, group_m=4, interleave=True, waves_m=1, waves_n=2, waves_k=2
+    ),
+    ScaledGemmConfig(
+        tile_m=32, tile_n=64, tile_k=1024, stages=3, group_m=4, interleave=True, waves_m=1, waves_n=2, waves_k=2
+    ),
+    ScaledGemmConfig(tile_m=64, tile_n=64, tile_k=256, stages=3, group_m=4, interleave=True, waves_m=1, waves_n=2),
+    ScaledGemmConfig(
+        tile_m=64, tile_n=64, tile_k=256, stages=2, group_m=4, interleave=True, waves_m=2, waves_n=1, waves_k=2
+    ),
+    ScaledGemmConfig(
+        tile_m=64, tile_n=64, tile_k=512, stages=4, group_m=4, interleave=True, waves_m=1, waves_n=2, waves_k=2
+    ),
+    # large: operand reuse
+    ScaledGemmConfig(tile_m=128, tile_n=128, tile_k=128, stages=2, group_m=4, interleave=True, waves_m=2, waves_n=2),
+    ScaledGemmConfig(tile_m=128, tile_n=128, tile_k=128, scale_tiles=4, **_FOUR),
+    ScaledGemmConfig(tile_m=128, tile_n=128, tile_k=256, scale_tiles=4, **_FOUR),
+    ScaledGemmConfig(tile_m=128, tile_n=128, tile_k=512, scale_tiles=4, **_FOUR),
+    ScaledGemmConfig(
+        tile_m=256, tile_n=128, tile_k=128, stages=2, group_m=4, interleave=True, waves_m=4, waves_n=1, mfma_rows=32
+    ),
+    ScaledGemmConfig(
+        tile_m=256, tile_n=128, tile_k=128, stages=3, group_m=4, interleave=True, waves_m=4, waves_n=1, mfma_rows=32
+    ),
+    ScaledGemmConfig(tile_m=256, tile_n=256, tile_k=128, scale_tiles=8, **_EIGHT),
+    ScaledGemmConfig(tile_m=256, tile_n=256, tile_k=256, scale_tiles=4, **_EIGHT),
 )
-
-EXHAUSTIVE_LIMIT = 64  # compiles a shape
 
 
 def estimated_clocks(problem: ScaledGemmProblem, config: ScaledGemmConfig) -> float:
@@ -566,11 +454,15 @@ def estimated_clocks(problem: ScaledGemmProblem, config: ScaledGemmConfig) -> fl
     wave_bytes = c.tile_m // c.waves_m * row_a + c.tile_n // c.waves_n * row_b
     lds = (c.waves_m * c.waves_n * wave_bytes + stage.bytes) / target.LDS_BYTES_PER_CLOCK
     rows = min(c.tile_m, p.m) * row_a + min(c.tile_n, p.n) * row_b
-    units = (mfma, lds, rows / target.L2_BYTES_PER_CLOCK)
+    lines = 0
+    if operands.block_scales:
+        lines = (min(c.tile_m, p.m) + min(c.tile_n, p.n)) * LINE_BYTES // stage.scale_tiles
+    units = (mfma, lds, (rows + lines) / target.L2_BYTES_PER_CLOCK)
     per_unit = math.ceil(workgroups / target.COMPUTE_UNITS)
     resident = min(_resident_workgroups(c, operands), per_unit)
     overlapping = max(1.0, resident * c.waves / target.SIMDS_PER_CU) * (3 if c.interleave else 1)
     per_k_tile = max(units) + (sum(units) - max(units)) / overlapping
+    per_k_tile += BARRIER_CLOCKS / resident
     per_k_tile = max(per_k_tile, target.HBM_LATENCY_CLOCKS / ((c.loaded_ahead + 1) * resident))
     rounds = math.ceil(per_unit / resident)
     total_a, total_b = operands.row_bytes(p.k)

@@ -23,8 +23,9 @@ from .epilogue import Input, Output, Program, pieces
 from .epilogue_expr import IDENTITY, Epilogue, EpilogueInput
 from .gemm_config import ITEM_BYTES
 from .pipeline import Matrix, StraightLoads, sum_over_waves
-from .scaled_gemm_config import BITS, SCALE_K, ScaledGemmConfig, ScaledGemmSpec
+from .scaled_gemm_config import ScaledGemmSpec
 from .scaled_gemm_numbers import ScaledNumbers
+from .scaled_gemm_tile import BITS, SCALE_K, ScaledGemmConfig
 from .scaled_layout import ScaledRows, log2
 from .scaled_pipeline import ScaledAccumulators, ScaledFragments, ScaleLoads, ScaleReads, scale_begins
 from .schedule import Read, Walk, main_loop

@@ -16,7 +16,7 @@ import flydsl.expr as fx
 
 from .gemm_config import ITEM_BYTES
 from .pipeline import Matrix, StraightFragments
-from .scaled_gemm_config import SCALE_K, SCALE_RUN_BYTES, Stage
+from .scaled_gemm_tile import SCALE_K, SCALE_RUN_BYTES, Stage
 from .scaled_layout import ScaledRows, ScaleRows, log2
 
 FORMATS = {"e4m3": fx.Float8E4M3FN, "e5m2": fx.Float8E5M2, "e2m1": fx.Float4E2M1FN}
@@ -42,8 +42,8 @@ class ScaleLoads:
         mask_k: bool,
     ) -> None:  # fmt: skip
         config, dwords = stage.config, stage.scale_dwords
-        self._tiles, self._dwords, self._half = config.scale_tiles, dwords, stage.scale_bytes // 4
-        self._mask_k, self._cols = mask_k or config.scale_tiles > 1, scales[0].cols
+        self._tiles, self._dwords, self._half = stage.scale_tiles, dwords, stage.scale_bytes // 4
+        self._mask_k, self._cols = mask_k or stage.scale_tiles > 1, scales[0].cols
         self._atom = fx.make_copy_atom(fx.rocdl.cdna4.BufferLoadAsyncLDS32b(), fx.Int32)
         self._layout = fx.make_layout(1, 1)
         self._lds = fx.recast_iter(fx.Int32, lds)
@@ -112,8 +112,8 @@ def scale_rows(stage: Stage) -> ScaleRows:
 def scale_begins(stage: Stage) -> tuple[int, int]:
     """Bytes of LDS where scales of A and of B begin, in the first stage or the first half behind the stages."""
     config = stage.config
-    first = stage.a_bytes + stage.b_bytes if config.scale_tiles == 1 else config.stages * stage.bytes
-    return first, first + stage.scale_runs[0] * SCALE_RUN_BYTES * config.scale_tiles
+    first = stage.a_bytes + stage.b_bytes if stage.scale_tiles == 1 else config.stages * stage.bytes
+    return first, first + stage.scale_runs[0] * SCALE_RUN_BYTES * stage.scale_tiles
 
 
 def _in_units(items: Any, unit_bytes: int) -> Any:
@@ -133,7 +133,7 @@ class ScaleReads:
         self, stage: Stage, lds: Any, begin: int, first_row: Any, tiles: int, first_step: Any, lane: Any
     ) -> None:
         config, layout = stage.config, scale_rows(stage)
-        self.tiles, self._window, self._scale_tiles = tiles, stage.window, config.scale_tiles
+        self.tiles, self._window, self._scale_tiles = tiles, stage.window, stage.scale_tiles
         kind = {1: fx.Uint8, 2: fx.Uint16, 4: fx.Uint32}[stage.window]
         self._lds = fx.recast_iter(kind, lds)
         self._per_dword = 4 // stage.window
