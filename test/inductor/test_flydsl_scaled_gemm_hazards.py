@@ -29,13 +29,13 @@ SCHEDULES = ("run_to_barrier", "round_robin", "random:1")
 
 
 def cases():
-    """Every configuration with each pair of formats that it can be built for, the wave schedule in turn."""
+    """Every configuration with two of the pairs of formats that it can be built for, the wave schedule in turn."""
     number = 0
     for config in DEFAULT_CONFIGS:
-        for pair in PAIRS:
-            if scaled_gemm_config.invalid_reason(config, Operands(*pair, True)) is None:
-                yield config, pair, SCHEDULES[number % len(SCHEDULES)]
-                number += 1
+        fits = [pair for pair in PAIRS if scaled_gemm_config.invalid_reason(config, Operands(*pair, True)) is None]
+        for pair in fits[-2:] if number % 2 else fits[:2]:
+            yield config, pair, SCHEDULES[number % len(SCHEDULES)]
+            number += 1
 
 
 def case_name(config, pair, schedule):
@@ -118,9 +118,9 @@ class TestScaledHazards(TestCase):
         """By the addresses that the kernel makes: DMA's, the fragments', the scales', and those of sums over waves."""
         import gfx950_emulator
 
-        m, n, k = config.tile_m, config.tile_n, config.tile_k * (config.loaded_ahead + 1) * config.split_k
+        m, n, k = config.tile_m, config.tile_n, config.tile_k * (config.loaded_ahead + 1) * config.split_k + 128
         _, operands = self.operands(m, n, k, pair)
-        out = torch.empty(m, n, dtype=torch.bfloat16, device="cuda")
+        out = torch.empty(m, n, dtype=torch.float32, device="cuda")  # as above: one kernel to compile for both
         compiled = self.compiled(config, operands, out)
         with gfx950_emulator.timing_only():
             compiled(*operands, out, torch.cuda.current_stream().cuda_stream)

@@ -46,15 +46,15 @@ class Timed:
 
     config: scaled_gemm_config.ScaledGemmConfig
     microseconds: float
-    reports: tuple[dict[str, Any], ...]  # of each kernel that it launches
+    report: dict[str, Any]
 
     @property
     def conflict_clocks(self) -> float:
-        return float(sum(i.get("conflict_cycles", 0) for report in self.reports for i in report["instructions"]))
+        return float(sum(i.get("conflict_cycles", 0) for i in self.report["instructions"]))
 
     @property
     def spills(self) -> int:
-        return int(sum(report["resources"]["vgpr_spills"] for report in self.reports))
+        return int(self.report["resources"]["vgpr_spills"])
 
 
 def empty_operands(m: int, n: int, k: int, kind: scaled_gemm_tile.Format) -> Tensors:
@@ -75,11 +75,10 @@ def timed(tensors: Tensors, config: scaled_gemm_config.ScaledGemmConfig) -> Time
     stream = torch.cuda.current_stream().cuda_stream
     with gfx950_emulator.timing_only():
         milliseconds = benchmarking.run_once(lambda: compiled(*tensors, stream))
-    names = [spec.name, *([f"{spec.name}_reduce"] if config.split_k > 1 else [])]
-    reports = [gfx950_emulator.report(name) for name in names]
-    if None in reports:
-        raise RuntimeError(f"the timing model has no report of {names[reports.index(None)]}")
-    return Timed(config, milliseconds * 1e3, tuple(report for report in reports if report is not None))
+    report = gfx950_emulator.report(spec.name)
+    if report is None:
+        raise RuntimeError(f"the timing model has no report of {spec.name}")
+    return Timed(config, milliseconds * 1e3, report)
 
 
 def fastest(tensors: Tensors) -> tuple[Timed, float]:
@@ -97,8 +96,7 @@ def hbm_share(row: rows.Row, tensors: Tensors) -> float:
     """
     with mm.environment(GFX950_TIMING_PARAMS="warm=0"):
         best, _ = fastest(tensors)
-    (report,) = best.reports
-    busy = report["nanoseconds"] - report["launch_nanoseconds"]
+    busy = best.report["nanoseconds"] - best.report["launch_nanoseconds"]
     return float(row.bytes / (busy * gfx950_emulator.timing_parameters()["hbm_bytes_per_ns"]))
 
 
@@ -154,7 +152,7 @@ def run() -> Report:
         if min(m, n, k) >= LARGE:
             against_bf16[row.dtype].append(bf16[m, n, k] / t.microseconds)
         if (m, n, k) == (8192, 8192, 8192):
-            busy[row.dtype] = float(t.reports[0]["main_loop"]["mfma_busy"])
+            busy[row.dtype] = float(t.report["main_loop"]["mfma_busy"])
         share = ""
         if m <= DECODE:
             decode.append((f"{row.dtype} {m}x{n}x{k}", hbm_share(row, tensors)))

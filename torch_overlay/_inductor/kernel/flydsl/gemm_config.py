@@ -442,11 +442,11 @@ def _resident_workgroups(c: GemmConfig) -> int:
     return max(1, min(target.LDS_BYTES // c.lds_bytes, waves_per_simd * target.SIMDS_PER_CU // c.waves))
 
 
-def _sharing_clocks(c: GemmConfig) -> float:
+def sharing_clocks(tile_m: int, tile_n: int, split_k: int) -> float:
     """Of workgroups that share a tile: parts go to memory, are counted, and come back to the last one, which is on
     another XCD than most. Fitted to the emulator's timing model."""
-    part_bytes = c.tile_m * c.tile_n * 4
-    return 4 * target.HBM_LATENCY_CLOCKS + (c.split_k + 1) * part_bytes / (target.L2_BYTES_PER_CLOCK / 4)
+    part_bytes = tile_m * tile_n * 4
+    return 4 * target.HBM_LATENCY_CLOCKS + (split_k + 1) * part_bytes / (target.L2_BYTES_PER_CLOCK / 4)
 
 
 def estimated_clocks(problem: GemmProblem, config: GemmConfig) -> float:
@@ -477,7 +477,7 @@ def estimated_clocks(problem: GemmProblem, config: GemmConfig) -> float:
     operand_bytes = (p.m * p.k + p.n * p.k + p.m * p.n) * p.batch * ITEM_BYTES
     hbm_clocks = operand_bytes / target.HBM_BYTES_PER_SECOND * target.CLOCK_HZ
     clocks = max(per_unit * k_tiles * per_k_tile + rounds * target.HBM_LATENCY_CLOCKS, hbm_clocks)
-    return clocks + (_sharing_clocks(c) if c.split_k > 1 else 0)
+    return clocks + (sharing_clocks(c.tile_m, c.tile_n, c.split_k) if c.split_k > 1 else 0)
 
 
 def _preference(problem: GemmProblem, config: GemmConfig) -> tuple[float, int, int]:

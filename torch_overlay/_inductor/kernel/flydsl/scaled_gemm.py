@@ -20,6 +20,7 @@ scaled_gemm_kernel says how, scaled_gemm_config what is supported and which conf
 from __future__ import annotations
 
 import functools
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,8 @@ import torch
 from torch._inductor.runtime.cache_dir_utils import cache_dir
 from torch._native.flydsl import target
 from torch._native.flydsl.cache import KernelCache, source_digest
-from torch._native.flydsl.launch import FlyDSLKernel
+from torch._native.flydsl.counters import counters
+from torch._native.flydsl.launch import FlyDSLKernel, ReadyLaunches
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
@@ -41,7 +43,7 @@ from .scaled_gemm_kernel import make_launcher
 from .scaled_gemm_numbers import NUMBERS, ScaledNumbers
 from .scaled_gemm_tile import SCALE_K
 
-_CHECKED_LIMIT = 1024  # shapes that a kernel remembers as valid
+_READY_LIMIT = 1024  # shapes of which a thread keeps a launch that is ready
 _ALIGNMENT = 16  # bytes, of addresses where LDS DMA or stores move 16 bytes a lane
 _SCALE_ALIGNMENT = 4  # a dword a lane
 
@@ -66,10 +68,10 @@ class CompiledScaledGemm:
         # Slots without an input get C's address, which the kernel does not look at.
         self._unused = MAX_INPUTS - len(inputs)
         out = ELEMENTS[spec.out_dtype]
-        self._elements = [fx.Int16, fx.Int16, fx.Int32, fx.Int32, out, fx.Float32]
+        self._elements = [fx.Int16, fx.Int16, fx.Int32, fx.Int32, out, fx.Float32, fx.Int32]
         self._elements += [*(ELEMENTS[operand.dtype] for operand in inputs), *[out] * self._unused]
         scale = _SCALE_ALIGNMENT if spec.recipe == "block32" else 1
-        self._alignments = [_ALIGNMENT, _ALIGNMENT, scale, scale, _ALIGNMENT, _ALIGNMENT]
+        self._alignments = [_ALIGNMENT, _ALIGNMENT, scale, scale, _ALIGNMENT, _ALIGNMENT, _ALIGNMENT]
         # One element of a column or a scalar is read at a time, of everything else 16 bytes.
         self._alignments += [_ALIGNMENT if o.kind in ("full", "row") else OUT_ITEM_BYTES[o.dtype] for o in inputs]
         self._alignments += [OUT_ITEM_BYTES[spec.out_dtype]] * self._unused
@@ -81,7 +83,9 @@ class CompiledScaledGemm:
             arch=spec.arch,
             cache_dir=Path(cache_dir()) / "flydsl",
         )
-        self._checked: dict[tuple[Any, ...], ScaledNumbers] = {}
+        self._changing = (*range(7 + len(inputs)), len(self._elements) + 2)  # addresses and the stream
+        self._local = ReadyLaunches()
+        self._splits, self._block_scales = spec.config.split_k, spec.operands.block_scales
 
     @property
     def launches(self) -> int:
@@ -103,25 +107,60 @@ class CompiledScaledGemm:
         [M, 1], [] or [1].
         """
         tensors = (a, b_nk, scale_a, scale_b, out, *epilogue_inputs)
-        shapes = tuple((tensor.shape, tensor.stride(), tensor.dtype) for tensor in tensors)
-        numbers = self._checked.get(shapes)
-        if numbers is None:
-            numbers = ScaledNumbers(*self._check(a, b_nk, scale_a, scale_b, out, epilogue_inputs))
-            if len(self._checked) >= _CHECKED_LIMIT:
-                self._checked.clear()
-            self._checked[shapes] = numbers
-        workspace = out
-        if self.spec.config.split_k > 1:
-            # Given back when this returns, and handed out again on this stream only: behind the kernels that use it.
-            parts = self.spec.config.split_k * out.numel()
-            workspace = torch.empty(parts, dtype=torch.float32, device=out.device)
-        read = epilogue_inputs if self.spec.recipe == "block32" else (scale_a, scale_b, *epilogue_inputs)
-        addresses = [x.data_ptr() for x in (a, b_nk, scale_a, scale_b, out, workspace, *read)]
+        shapes = tuple([(x.shape, x.stride(), x.dtype, x.device) for x in tensors])
+        self.launch(self._local, shapes, a, b_nk, scale_a, scale_b, out, stream, epilogue_inputs)
+
+    def launch(
+        self,
+        ready: ReadyLaunches,
+        key: Hashable,
+        a: torch.Tensor,
+        b_nk: torch.Tensor,
+        scale_a: torch.Tensor,
+        scale_b: torch.Tensor,
+        out: torch.Tensor,
+        stream: int,
+        epilogue_inputs: tuple[torch.Tensor, ...],
+    ) -> None:
+        """The same for a caller that knows when tensors have the sizes, strides, types and device of an earlier call:
+        what has been made for a ``key`` in ``ready`` is used again."""
+        read = epilogue_inputs if self._block_scales else (scale_a, scale_b, *epilogue_inputs)
+        addresses = [x.data_ptr() for x in (a, b_nk, scale_a, scale_b, out, out, out, *read)]
+        if self._splits > 1:
+            # Given back when this returns, and handed out again on this stream only: behind the kernel that uses it.
+            parts, counts = self._shared(out, stream)
+            addresses[5:7] = parts.data_ptr(), counts.data_ptr()
+        every_bit = 0
+        for address in addresses:
+            every_bit |= address
+        if every_bit & (_ALIGNMENT - 1):
+            self._check_alignment(addresses)
+        bound = ready.launches.get(key)
+        if bound is not None:
+            bound(*addresses, stream)
+            self.kernel.launches += 1
+            return
+        numbers = ScaledNumbers(*self._check(a, b_nk, scale_a, scale_b, out, epilogue_inputs))
+        args = (*addresses, *(addresses[4],) * self._unused, numbers, self._key, stream)
+        device = out.get_device()
+        self.kernel.launch(device, *args)
+        bound = self.kernel.bound(device, args, self._changing)
+        if bound is not None:
+            if len(ready.launches) >= _READY_LIMIT:
+                ready.launches.clear()
+            ready.launches[key] = bound
+
+    def _shared(self, out: torch.Tensor, stream: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Where workgroups that share a tile of ``out`` leave their parts, and the tiles' counters."""
+        config = self.spec.config
+        tiles = -(-out.shape[0] // config.tile_m) * -(-out.shape[1] // config.tile_n)
+        items = self._splits * tiles * config.tile_m * config.tile_n
+        return torch.empty(items, dtype=torch.float32, device=out.device), counters(tiles, out.device, stream)
+
+    def _check_alignment(self, addresses: list[int]) -> None:
         for address, alignment in zip(addresses, self._alignments, strict=False):
             if address % alignment:
                 raise ValueError(f"{self.spec.name}: address {address:#x} is not a multiple of {alignment} bytes")
-        unused = (addresses[4],) * self._unused
-        self.kernel.launch(out.get_device(), *addresses, *unused, numbers, self._key, stream)
 
     def _pointers(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments of a launch as FlyDSL wants them where it compiles: addresses know what they point to."""

@@ -34,6 +34,7 @@ from .gemm_config import (
     SPAN_LIMIT,
     TILE_SPAN_LIMIT,
     OutDType,
+    sharing_clocks,
 )
 from .gemm_config import unavailable_reason as unavailable_reason
 from .scaled_gemm_tile import BITS, BLOCK, MFMA_K, SCALE_K, Format, Operands, Stage
@@ -341,8 +342,6 @@ def config_unsupported_reason(problem: ScaledGemmProblem, config: ScaledGemmConf
         return f"{arithmetic}, fewer than the {c.loaded_ahead} that the pipeline loads ahead"
     if k_tiles * c.split_k >= INT32_LIMIT:
         return f"split_k={c.split_k}: {k_tiles} K tiles times that are not below 2^31"
-    if c.split_k > 1 and p.m * p.n * 4 >= TILE_SPAN_LIMIT:
-        return f"split_k={c.split_k}: partial sums of {p.m}x{p.n} fp32 values span 2^31 bytes or more"
     a_bytes, b_bytes = p.operands.row_bytes(p.k)
     c_item = OUT_ITEM_BYTES[p.out_dtype]
     for name, rows, row_bytes, stride in (
@@ -469,7 +468,7 @@ def estimated_clocks(problem: ScaledGemmProblem, config: ScaledGemmConfig) -> fl
     hbm_bytes = p.m * total_a + p.n * total_b + p.m * p.n * OUT_ITEM_BYTES[p.out_dtype]
     hbm_clocks = hbm_bytes / target.HBM_BYTES_PER_SECOND * target.CLOCK_HZ
     total = max(per_unit * k_tiles * per_k_tile + rounds * target.HBM_LATENCY_CLOCKS, hbm_clocks)
-    return total + (target.LAUNCH_CLOCKS if c.split_k > 1 else 0)
+    return total + (sharing_clocks(c.tile_m, c.tile_n, c.split_k) if c.split_k > 1 else 0)
 
 
 def _resident_workgroups(c: ScaledGemmConfig, operands: Operands) -> int:

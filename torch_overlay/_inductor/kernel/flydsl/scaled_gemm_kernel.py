@@ -20,7 +20,7 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from .epilogue import Input, Output, Program, pieces
-from .epilogue_expr import IDENTITY, Epilogue, EpilogueInput
+from .epilogue_expr import Epilogue, EpilogueInput
 from .gemm_config import ITEM_BYTES
 from .pipeline import Matrix, StraightLoads, sum_over_waves
 from .scaled_gemm_config import ScaledGemmSpec
@@ -29,7 +29,7 @@ from .scaled_gemm_tile import BITS, SCALE_K, ScaledGemmConfig
 from .scaled_layout import ScaledRows, log2
 from .scaled_pipeline import ScaledAccumulators, ScaledFragments, ScaleLoads, ScaleReads, scale_begins
 from .schedule import Read, Walk, main_loop
-from .split_k import reduce_parts
+from .shared_tile import Parts, if_last
 from .workgroup_order import tile_of
 
 
@@ -69,10 +69,12 @@ def _operand(
     return loads, ScaledFragments(layout, lds, wave_first, tiles, first_step, config.steps, work.lane)
 
 
-def _work(spec: ScaledGemmSpec, a: Any, b: Any, scale_a: Any, scale_b: Any, numbers: Any) -> SimpleNamespace:
+def _work(
+    spec: ScaledGemmSpec, operands: tuple[Any, Any], scales: tuple[Any, Any], shared: tuple[Any, Any], numbers: Any
+) -> SimpleNamespace:
     """What a workgroup has to do: its tile, its part of K, and the parts of the pipeline."""
     config, stage = spec.config, spec.stage
-    m, n = numbers.m, numbers.n
+    (a, b), (scale_a, scale_b), m, n = operands, scales, numbers.m, numbers.n
     lane = fx.thread_idx.x & (target.WAVE_SIZE - 1)
     wave = wave_uniform(fx.thread_idx.x >> 6)
     waves_mn = config.waves_m * config.waves_n
@@ -99,9 +101,12 @@ def _work(spec: ScaledGemmSpec, a: Any, b: Any, scale_a: Any, scale_b: Any, numb
         config=config,
         lane=lane,
         wave=wave,
+        wave_mn=wave_mn,
         wave_k=wave_k,
         waves_mn=waves_mn,
         lds=fx.SharedAllocator().allocate(fx.Array[fx.Int16, stage.lds_bytes // ITEM_BYTES, 1024]).peek().ptr,
+        workspace=shared[0],
+        counters=shared[1],
         k_tiles=_tiles(k, config.tile_k),
         accumulators=ScaledAccumulators(wave_m // config.mfma_rows, wave_n // config.mfma_rows, stage),
         first_row=first_row,
@@ -165,19 +170,31 @@ def _walk(work: SimpleNamespace, spec: ScaledGemmSpec) -> Walk:
     )
 
 
-def _finish(
-    work: SimpleNamespace, values: list[Any], c: Matrix, dtype: str, epilogue: Epilogue, inputs: list[Input]
-) -> None:
+def _finish(work: SimpleNamespace, values: list[Any], spec: ScaledGemmSpec, c: Matrix, inputs: list[Input]) -> None:
     """Bring a workgroup's tile of C from accumulators to memory."""
     config, enabled = work.config, None
     if config.waves_k > 1:
         values = sum_over_waves(values, work.lds, work.waves_mn, config.waves_k, work.wave, work.lane)
         enabled = work.wave_k == 0
-    program = Program(epilogue, inputs, c, work.first_row, config.tile_m)
-    output = Output(c, dtype, work.first_row, config.tile_m, enabled)
-    rows = work.accumulators.rows(values)
-    for piece in pieces(rows, work.wave_row, work.wave_col, work.lane, config.mfma_rows):
-        output.store(piece, program.run(piece))
+
+    def store(values: list[Any]) -> None:
+        program = Program(spec.full_epilogue, inputs, c, work.first_row, config.tile_m)
+        output = Output(c, spec.out_dtype, work.first_row, config.tile_m, enabled)
+        rows = work.accumulators.rows(values)
+        for piece in pieces(rows, work.wave_row, work.wave_col, work.lane, config.mfma_rows):
+            output.store(piece, program.run(piece))
+
+    if config.split_k == 1:
+        store(values)
+        return
+    tile, items = fx.block_idx.x, config.tile_m * config.tile_n
+    lane_items = config.mfma_rows**2 // target.WAVE_SIZE
+    parts = Parts(work.workspace, tile, fx.grid_dim.x, items, work.wave_mn, work.lane, lane_items)
+    parts.store(fx.block_idx.y, values, enabled)
+    cell = fx.recast_iter(fx.Int32, work.lds)
+    if_last(
+        work.counters + fx.Int64(tile), config.split_k, cell, lambda: store(parts.total(config.split_k, len(values)))
+    )
 
 
 def _inputs(epilogue: Epilogue, pointers: tuple[Any, ...], numbers: Any) -> list[Input]:
@@ -194,6 +211,7 @@ def make_launcher(name: str) -> Any:
         scale_b: fx.Pointer,
         c: fx.Pointer,
         workspace: fx.Pointer,
+        counters: fx.Pointer,
         e0: fx.Pointer,
         e1: fx.Pointer,
         e2: fx.Pointer,
@@ -202,31 +220,10 @@ def make_launcher(name: str) -> Any:
         key: fx.Constexpr[tuple],
     ) -> None:
         spec = _spec_of(key[0])
-        work = _work(spec, a, b, scale_a, scale_b, numbers)
+        work = _work(spec, (a, b), (scale_a, scale_b), (workspace, counters), numbers)
         values = main_loop(_walk(work, spec))
-        m, n = numbers.m, numbers.n
-        if fx.const_expr(spec.config.split_k > 1):
-            part = fx.Int64(fx.block_idx.y) * (fx.Int64(m) * fx.Int64(n))
-            _finish(work, values, Matrix(workspace + part, m, n, n), "fp32", IDENTITY, [])
-        else:
-            inputs = _inputs(spec.full_epilogue, (e0, e1, e2, e3), numbers)
-            _finish(work, values, Matrix(c, m, n, numbers.ldc), spec.out_dtype, spec.full_epilogue, inputs)
-
-    @flyc.kernel(name=f"{name}_reduce")
-    def reduce_kernel(
-        c: fx.Pointer,
-        workspace: fx.Pointer,
-        e0: fx.Pointer,
-        e1: fx.Pointer,
-        e2: fx.Pointer,
-        e3: fx.Pointer,
-        numbers: ScaledNumbers,
-        key: fx.Constexpr[tuple],
-    ) -> None:
-        spec = _spec_of(key[0])
         inputs = _inputs(spec.full_epilogue, (e0, e1, e2, e3), numbers)
-        matrix = Matrix(c, numbers.m, numbers.n, numbers.ldc)
-        reduce_parts(matrix, workspace, spec.config.split_k, spec.out_dtype, spec.full_epilogue, inputs)
+        _finish(work, values, spec, Matrix(c, numbers.m, numbers.n, numbers.ldc), inputs)
 
     @flyc.jit
     def launch_scaled_gemm(
@@ -236,6 +233,7 @@ def make_launcher(name: str) -> Any:
         scale_b: fx.Pointer,
         c: fx.Pointer,
         workspace: fx.Pointer,
+        counters: fx.Pointer,
         e0: fx.Pointer,
         e1: fx.Pointer,
         e2: fx.Pointer,
@@ -247,12 +245,8 @@ def make_launcher(name: str) -> Any:
         config = _spec_of(key[0]).config
         m, n = numbers.m, numbers.n
         tiles = _tiles(m, config.tile_m) * _tiles(n, config.tile_n)
-        scaled_gemm_kernel(a, b, scale_a, scale_b, c, workspace, e0, e1, e2, e3, numbers, key).launch(
+        scaled_gemm_kernel(a, b, scale_a, scale_b, c, workspace, counters, e0, e1, e2, e3, numbers, key).launch(
             grid=(tiles, config.split_k, 1), block=(config.threads, 1, 1), stream=stream
         )
-        if fx.const_expr(config.split_k > 1):
-            reduce_kernel(c, workspace, e0, e1, e2, e3, numbers, key).launch(
-                grid=((m * (n >> 3) + 255) >> 8, 1, 1), block=(256, 1, 1), stream=stream
-            )
 
     return launch_scaled_gemm

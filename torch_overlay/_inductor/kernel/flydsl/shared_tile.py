@@ -21,14 +21,19 @@ import flydsl.expr as fx
 
 from .epilogue import load_run, store_run
 
-_LANE_ITEMS = 4  # fp32 values of an MFMA tile that a lane holds
-_MFMA_TILE_ITEMS = WAVE_SIZE * _LANE_ITEMS
+_LANE_ITEMS = 4  # fp32 values of a 16x16 MFMA tile that a lane holds
 
 
 class Parts:
-    """The parts of a workgroup's tile: ``tile`` numbers it among ``tiles`` of all batches, of ``items`` values each."""
+    """The parts of a workgroup's tile: ``tile`` numbers it among ``tiles`` of all batches, of ``items`` values each.
 
-    def __init__(self, workspace: Any, tile: Any, tiles: Any, items: int, wave_mn: Any, lane: Any) -> None:
+    An accumulator is ``lane_items`` values a lane.
+    """
+
+    def __init__(
+        self, workspace: Any, tile: Any, tiles: Any, items: int, wave_mn: Any, lane: Any, lane_items: int = _LANE_ITEMS
+    ) -> None:
+        self._lane_items = lane_items
         self._workspace, self._tile, self._tiles, self._items = workspace, tile, tiles, items
         self._wave_mn, self._lane = wave_mn, lane
 
@@ -37,7 +42,7 @@ class Parts:
         return fx.rocdl.make_buffer_ptr(self._workspace + first, num_records_bytes=fx.Int64(self._items * 4))
 
     def _place(self, i: int, count: int) -> Any:
-        return (self._wave_mn * count + i) * _MFMA_TILE_ITEMS + self._lane * _LANE_ITEMS
+        return ((self._wave_mn * count + i) * WAVE_SIZE + self._lane) * self._lane_items
 
     def store(self, part: Any, values: list[Any], enabled: Any) -> None:
         """``enabled`` None is every wave; the others store behind the buffer's end, which is nowhere."""
@@ -51,7 +56,7 @@ class Parts:
         totals: list[Any] = []
         for part in range(parts):
             buffer = self._buffer(fx.Int32(part))
-            values = [load_run(buffer, self._place(i, count), _LANE_ITEMS, "fp32") for i in range(count)]
+            values = [load_run(buffer, self._place(i, count), self._lane_items, "fp32") for i in range(count)]
             totals = [total + value for total, value in zip(totals, values, strict=True)] if totals else values
         return totals
 
