@@ -17,7 +17,7 @@ from torch._inductor.kernel.flydsl import scaled_gemm_config
 from torch._inductor.kernel.flydsl.epilogue_expr import IDENTITY, Builder, EpilogueInput, addmm
 from torch._inductor.kernel.flydsl.scaled_gemm_arguments import scaled_problem_of
 from torch._inductor.kernel.flydsl.scaled_gemm_config import DEFAULT_CONFIGS, ScaledGemmConfig, ScaledGemmSpec
-from torch._inductor.kernel.flydsl.scaled_gemm_tile import Operands, Stage
+from torch._inductor.kernel.flydsl.scaled_gemm_tile import Operands
 from torch._native.flydsl import target
 from torch._native.flydsl.launch import linker_missing_reason
 from torch.testing._internal.common_utils import TestCase, instantiate_parametrized_tests, parametrize, run_tests
@@ -55,11 +55,10 @@ def valid(config, a, b, block_scales=True):
 
 
 def every_spec():
-    """Each configuration of the default list with 8-bit and 4-bit operands where they fit, every other one with mixed
-    ones, with and without K tail, and without block scales. e5m2 for e4m3 changes only the MFMA's format field."""
+    """Each configuration of the default list with 8-bit and 4-bit operands where they fit, some with mixed ones, with and without K tail, and without block scales. e5m2 for e4m3 changes only the MFMA's format field."""
     for number, config in enumerate(DEFAULT_CONFIGS):
         for a, b in (("e4m3", "e4m3"), ("e2m1", "e2m1"), ("e5m2", "e2m1")):
-            if valid(config, a, b) and (a == b or number % 2):
+            if valid(config, a, b) and (a == b or number % 4 == 1):
                 yield ScaledGemmSpec(
                     a_format=a,
                     b_format=b,
@@ -147,7 +146,7 @@ class TestCompiled(TestCase):
         self.assertEqual(len(re.findall(r"\bv_mfma_", isa)), mfmas)
         # Scales go to LDS by DMA as everything else, and from there by reads of a window's bytes.
         self.assertEqual(bool(re.search(r"buffer_load_dword v\d+, .* lds$", isa, re.MULTILINE)), bool(scaled))
-        if scaled:
+        if scaled and config.split_k == 1:  # else parts come back from memory
             self.assertNotRegex(isa, r"buffer_load_dword\w* v\[")
             read = {1: "ds_read_[ui]8", 2: "ds_read_[ui]16", 4: "ds_read2?(st64)?_b32"}[spec.stage.window]
             self.assertRegex(isa, rf"\b{read}\b")
@@ -185,13 +184,11 @@ class TestValues(TestCase):
         self.assertLessEqual(reference.excess(result, *problem, bias=bias), 1.0)
         self.assertGreater(reference.excess(result, *problem), 1.0)  # the bias is not lost in the bound
 
-    @parametrize("kind", ("e4m3", "e2m1"))
     @parametrize("config", DEFAULT_CONFIGS, name_fn=lambda config: config.name)
-    def test_every_config(self, config, kind):
-        if not valid(config, kind, kind):
-            self.skipTest(scaled_gemm_config.invalid_reason(config, Operands(kind, kind, True)))
+    def test_every_config(self, config):
+        kind = "e4m3" if valid(config, "e4m3", "e4m3") else "e2m1"
         k = config.tile_k * max(config.loaded_ahead, 1) * config.split_k + 128
-        self.check(config, config.tile_m + 1, config.tile_n + 16, k, kind, kind)
+        self.check(config, config.tile_m + 1, config.tile_n + 16, k, kind, kind, out_dtype="fp32")
 
     @parametrize("kind", ("e4m3", "e2m1"))
     def test_scales_that_are_loaded_ahead(self, kind):
@@ -365,39 +362,6 @@ class TestValues(TestCase):
         with self.assertRaisesRegex(ValueError, "is not a multiple of 16 bytes"):
             moved = torch.zeros(33 * 256 + 1, dtype=torch.uint8, device="cuda")[1:].view(33, 256).view(a.dtype)
             compiled(moved, b, scale_a, scale_b, out, stream)
-
-
-@instantiate_parametrized_tests
-class TestStage(TestCase):
-    def test_every_problem_has_a_configuration(self):
-        for a, b in PAIRS:
-            for m, n, k in ((1, 16, 128), (33, 48, 384), (4096, 4096, 4096)):
-                operands = Operands(a, b, True)
-                row_a, row_b = operands.row_bytes(k)
-                problem = scaled_gemm_config.ScaledGemmProblem(
-                    m=m,
-                    n=n,
-                    k=k,
-                    a_format=a,
-                    b_format=b,
-                    out_dtype="bf16",
-                    recipe="block32",
-                    lda=row_a,
-                    ldb=row_b,
-                    ldc=n,
-                    scale_a_stride=k // 32,
-                    scale_b_stride=k // 32,
-                )
-                self.assertIsNotNone(scaled_gemm_config.default_config(problem), (a, b, m, n, k))
-
-    @parametrize("config", DEFAULT_CONFIGS, name_fn=lambda config: config.name)
-    def test_stages_fit_lds_and_every_wave_loads_as_much(self, config):
-        fits = [pair for pair in PAIRS if valid(config, *pair)]
-        self.assertGreater(len(fits), 0)
-        for a, b in fits:
-            stage = Stage(config, Operands(a, b, True))
-            self.assertLessEqual(stage.lds_bytes, target.LDS_BYTES)
-            self.assertEqual((stage.a_bytes + stage.b_bytes) % (config.waves * 1024), 0)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 from typing import Any, Literal
 
@@ -42,7 +43,7 @@ from .scaled_gemm_tile import ScaledGemmConfig as ScaledGemmConfig
 
 Recipe = Literal["block32", "row", "tensor"]
 RECIPES = ("block32", "row", "tensor")
-EXHAUSTIVE_LIMIT = 64  # compiles a shape
+EXHAUSTIVE_LIMIT = 63  # compiles a shape: under 64
 LINE_BYTES = 128  # of L2: what a row's scales for one K tile are a few bytes of
 BARRIER_CLOCKS = 150  # a K tile's barrier with nothing else to run; modelled at 8192^3
 
@@ -395,6 +396,7 @@ _EIGHT: dict[str, Any] = {**_FOUR, "waves_n": 4}
 DEFAULT_CONFIGS: tuple[ScaledGemmConfig, ...] = (
     # few rows: bandwidth
     ScaledGemmConfig(tile_m=16, tile_n=16, tile_k=512, stages=4, group_m=1, interleave=True, **_ALONG_K),
+    ScaledGemmConfig(tile_m=16, tile_n=16, tile_k=512, stages=4, group_m=1, interleave=True, split_k=4, **_ALONG_K),
     ScaledGemmConfig(tile_m=16, tile_n=16, tile_k=1024, stages=4, group_m=1, interleave=True, **_ALONG_K),
     ScaledGemmConfig(tile_m=32, tile_n=16, tile_k=512, stages=4, group_m=4, interleave=True, **_ALONG_K),
     ScaledGemmConfig(
@@ -405,6 +407,7 @@ DEFAULT_CONFIGS: tuple[ScaledGemmConfig, ...] = (
     ScaledGemmConfig(tile_m=32, tile_n=32, tile_k=128, stages=4, group_m=4, interleave=True, waves_m=2, waves_n=1),
     ScaledGemmConfig(tile_m=32, tile_n=32, tile_k=256, stages=4, group_m=4, interleave=True, waves_m=2, waves_n=1),
     ScaledGemmConfig(tile_m=32, tile_n=32, tile_k=128, stages=2, waves_m=1, waves_n=1, mfma_rows=32),  # for every K
+    ScaledGemmConfig(tile_m=32, tile_n=64, tile_k=256, stages=4, group_m=4, interleave=True, waves_m=1, waves_n=2),
     # middle: enough workgroups to fill 256 compute units
     ScaledGemmConfig(
         tile_m=32, tile_n=32, tile_k=512, stages=4, group_m=4, interleave=True, waves_m=2, waves_n=1, waves_k=2
@@ -439,6 +442,43 @@ DEFAULT_CONFIGS: tuple[ScaledGemmConfig, ...] = (
     ScaledGemmConfig(tile_m=256, tile_n=256, tile_k=128, scale_tiles=8, **_EIGHT),
     ScaledGemmConfig(tile_m=256, tile_n=256, tile_k=256, scale_tiles=4, **_EIGHT),
 )
+
+
+@functools.cache
+def _exhaustive_space(operands: Operands) -> tuple[ScaledGemmConfig, ...]:
+    """Of the interleaved schedule: the sweep that the default list comes from found none better without."""
+    tiles = itertools.product((16, 32, 64, 128, 256), (16, 32, 64, 128, 256), (128, 256, 512, 1024), (2, 3, 4))
+    waves = (
+        (1, 1, 1),
+        (1, 1, 4),
+        (2, 1, 1),
+        (2, 1, 2),
+        (1, 2, 1),
+        (1, 2, 2),
+        (2, 2, 1),
+        (4, 1, 1),
+        (1, 4, 1),
+        (2, 4, 1),
+    )
+    space = dict.fromkeys(DEFAULT_CONFIGS)
+    for (tile_m, tile_n, tile_k, stages), (waves_m, waves_n, waves_k) in itertools.product(tiles, waves):
+        for mfma_rows, scale_tiles, split_k in ((16, 1, 1), (32, 1, 1), (32, 4, 1), (16, 1, 4)):
+            config = ScaledGemmConfig(
+                tile_m=tile_m,
+                tile_n=tile_n,
+                tile_k=tile_k,
+                stages=stages,
+                waves_m=waves_m,
+                waves_n=waves_n,
+                group_m=4,
+                waves_k=waves_k,
+                split_k=split_k,
+                interleave=True,
+                mfma_rows=mfma_rows,
+                scale_tiles=scale_tiles,
+            )
+            space[config] = None
+    return tuple(config for config in space if invalid_reason(config, operands) is None)
 
 
 def estimated_clocks(problem: ScaledGemmProblem, config: ScaledGemmConfig) -> float:
@@ -496,7 +536,8 @@ def configs(problem: ScaledGemmProblem, exhaustive: bool = False) -> list[Scaled
     """Candidates to compile and time for this problem, most promising first by the estimate. Empty if unsupported."""
     if unsupported_reason(problem) is not None:
         return []
-    valid = [c for c in DEFAULT_CONFIGS if config_unsupported_reason(problem, c) is None]
+    space = _exhaustive_space(problem.operands) if exhaustive else DEFAULT_CONFIGS
+    valid = [c for c in space if config_unsupported_reason(problem, c) is None]
     valid = [c for c in valid if not _wasteful(problem, c)] or valid
     valid.sort(key=lambda c: _preference(problem, c))
     # The estimate is no better than its worst case here; what it puts far behind is not worth a compile.
