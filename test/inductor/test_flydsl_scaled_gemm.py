@@ -55,7 +55,8 @@ def valid(config, a, b, block_scales=True):
 
 
 def every_spec():
-    """Each configuration of the default list with 8-bit and 4-bit operands where they fit, some with mixed ones, with and without K tail, and without block scales. e5m2 for e4m3 changes only the MFMA's format field."""
+    """Each configuration of the default list with 8-bit and 4-bit operands where they fit, some with mixed ones, with
+    and without K tail, and without block scales. e5m2 for e4m3 changes only the MFMA's format field."""
     for number, config in enumerate(DEFAULT_CONFIGS):
         for a, b in (("e4m3", "e4m3"), ("e2m1", "e2m1"), ("e5m2", "e2m1")):
             if valid(config, a, b) and (a == b or number % 4 == 1):

@@ -101,7 +101,7 @@ def hbm_share(row: rows.Row, tensors: Tensors) -> float:
     with mm.environment(GFX950_TIMING_PARAMS="warm=0"):
         best, _ = fastest(tensors)
     busy = best.report["nanoseconds"] - best.report["launch_nanoseconds"]
-    return float(row.bytes / (busy * gfx950_emulator.timing_parameters()["hbm_bytes_per_ns"]))
+    return float(row.bytes / (busy * float(gfx950_emulator.timing_parameters()["hbm_bytes_per_ns"]["value"])))
 
 
 def hazards(config: scaled_gemm_config.ScaledGemmConfig, kind: scaled_gemm_tile.Format) -> str:
