@@ -26,13 +26,14 @@ def missing_device() -> str | None:
 
 
 def flydsl_launches() -> int:
-    """Launches of our kernels so far: those that the emulator finished, or on hardware those that returned."""
+    """Launches of our GEMMs so far: those that the emulator finished, or on hardware those that returned."""
     emulator = sys.modules.get("gfx950_emulator")
     if emulator is not None:
-        return sum(count for name, count in emulator.launch_counts().items() if name.startswith("gemm_"))
-    from torch._inductor.kernel.flydsl import gemm
+        counts = emulator.launch_counts().items()
+        return sum(count for name, count in counts if name.startswith(("gemm_", "scaled_gemm_")))
+    from torch._inductor.kernel.flydsl import gemm, scaled_gemm
 
-    return gemm.launch_count()
+    return gemm.launch_count() + scaled_gemm.launch_count()
 
 
 def integers(*size: int, dtype: torch.dtype = torch.bfloat16, seed: int = 0, largest: int = 3) -> torch.Tensor:

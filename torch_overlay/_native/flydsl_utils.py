@@ -104,6 +104,8 @@ Planner = Callable[..., "Plan | str"]
 
 _planners: dict[str, Planner] = {}
 _aside = threading.local()
+_aside_lock = threading.Lock()
+_asides = 0  # threads that asked for the base's kernels: others then need not look whether they did
 _kernels: KernelCache[Any] = KernelCache()
 _failures: dict[tuple[object, ...], str] = {}
 
@@ -114,13 +116,20 @@ def override(op_symbol: str, planner: Planner) -> None:
         log.info("aten::%s has no kernel at %s to fall back to; not overridden", op_symbol, DISPATCH_KEY)
         return
 
+    declined: Any = None
+
     def cond(*args: Any, **kwargs: Any) -> bool:
-        if hasattr(_aside, "active"):
+        nonlocal declined
+        if _asides and hasattr(_aside, "active"):
             return False
         plan = planner(*args, **kwargs)
+        if plan is declined:  # a call that does not match pays for this function: no more than it must
+            return False
         reason = plan if type(plan) is str else _not_ready_reason(cast(Plan, plan))
         if reason is None:
             return True
+        if type(plan) is str:
+            declined = plan
         if log.isEnabledFor(logging.INFO):
             _log_once(f"aten::{op_symbol}: {reason}")
         return False
@@ -139,14 +148,19 @@ def override(op_symbol: str, planner: Planner) -> None:
 @contextlib.contextmanager
 def base_kernels() -> Iterator[None]:
     """Calls of this thread run the base's kernels: for who wants to time or compare with those."""
+    global _asides
     if hasattr(_aside, "active"):
         yield
         return
+    with _aside_lock:
+        _asides += 1
     _aside.active = True
     try:
         yield
     finally:
         del _aside.active
+        with _aside_lock:
+            _asides -= 1
 
 
 @functools.lru_cache(maxsize=1024)

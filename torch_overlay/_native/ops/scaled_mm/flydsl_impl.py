@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _ALIGNMENT = 16  # bytes, of operands and output: a lane moves as many
 _SCALE_ALIGNMENT = 4
+_SCALES_K = 128  # elements whose scales fill a dword, the least that the kernel loads
 _PLANS_LIMIT = 1024
 
 
@@ -71,6 +72,13 @@ def _address(tensor: torch.Tensor) -> int:
     if isinstance(tensor, torch._subclasses.FakeTensor):
         return int(tensor.storage_offset()) * tensor.element_size()
     return tensor.data_ptr()
+
+
+@functools.lru_cache(maxsize=64)
+def _not_whole_scales(k: int) -> str:
+    return (
+        f"K={k} is not a multiple of {_SCALES_K}: the kernel loads four scales of {mx_rules.BLOCK} elements at a time"
+    )
 
 
 # ---- may -------------------------------------------------------------------------------------------------------------
@@ -170,6 +178,8 @@ def _plan(call: _Call, run: Any) -> Plan | str:
     reason = _device_reason(index)
     if reason is not None:
         return reason
+    if call.a.dim() == 2 and call.a.size(1) % (_SCALES_K // mx_rules.packed(call.a.dtype)):
+        return _not_whole_scales(call.a.size(1) * mx_rules.packed(call.a.dtype))
     signature = call.signature
     decision = _decisions.get(signature)
     if decision is None:

@@ -49,7 +49,7 @@ def dtype_reason(
     return None
 
 
-def scale_rows(shape: Sequence[Any], contiguous: bool, rows: Any, k: Any, padded: bool) -> int | None:
+def scale_rows(shape: Sequence[Any], contiguous: bool, rows: Any, k: Any, padded: bool) -> Any | None:
     """How many rows of K/32 scales lie in a scale tensor of this shape; None if it is none for [rows, k].
 
     [rows, K/32] with any strides, or any shape of as many elements if contiguous. The first version takes contiguous
@@ -57,16 +57,16 @@ def scale_rows(shape: Sequence[Any], contiguous: bool, rows: Any, k: Any, padded
     """
     columns = k // BLOCK
     if list(shape) == [rows, columns] and not padded:
-        return int(rows)
+        return rows
     count = 1
     for size in shape:
         count *= size
     if not contiguous:
         return None
     if count == rows * columns:
-        return int(rows)
+        return rows
     above = -(-rows // 128) * 128
-    return int(above) if padded and columns % 4 == 0 and count == above * columns else None
+    return above if padded and columns % 4 == 0 and count == above * columns else None
 
 
 def aten_reason(
