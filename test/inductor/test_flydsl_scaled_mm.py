@@ -276,7 +276,7 @@ class TestChoices(ScaledTestCase):
         result, names = self.choices_of(product, *args)
         self.assertRight(result, *args)
         self.assertIn("mx_scaled_mm", names)
-        self.assertGreater(sum(name.startswith("flydsl_scaled_gemm") for name in names), 1)
+        self.assertGreater(sum(name.startswith("flydsl_scaled_gemm") for name in names), 0)
 
     def test_aten_s_candidate_is_aten(self):
         """And not FlyDSL's eager override under its name."""

@@ -40,5 +40,4 @@ class ScaledEntry:
     ) -> None:
         """What a generated wrapper calls, see ``FlyDSLKernelWrapper``; ``others`` are the scales and the epilogue's
         inputs."""
-        scale_a, scale_b, *epilogue_inputs = others
-        self.compiled(a, b_nk, scale_a, scale_b, out, stream, *epilogue_inputs)
+        self.compiled.launch(ready, key, a, b_nk, others[0], others[1], out, stream, others[2:])
