@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from gfx950_emulator import rocm_tree
+from gfx950_emulator import rocm_tree, watches
 from gfx950_emulator.errors import EmulatorError
 
 LIBRARIES = Path(__file__).parent / "lib"
@@ -126,6 +126,7 @@ def _set_up_once() -> None:
         if (LIBRARIES / stub).exists():
             ctypes.CDLL(str(LIBRARIES / stub))
     check_environment()
+    watches.report_at_exit()
 
 
 def set_up(_: ModuleType | None = None) -> None:

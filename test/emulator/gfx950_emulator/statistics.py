@@ -21,8 +21,9 @@ def launch_counts() -> dict[str, int]:
 
 
 def reset_launches() -> None:
-    from gfx950_emulator import hip
+    from gfx950_emulator import hip, watches
 
+    watches.remember(set(launches()))
     hip.runtime().gfx950_reset_launch_statistics()
 
 

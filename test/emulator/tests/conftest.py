@@ -46,4 +46,5 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if hip_device.wanted():
-        terminalreporter.write_line(f"{hip_device.HipCodeObject.launches} kernels were launched through HIP")
+        where = "the emulator's runtime, no hardware" if hip_device.emulated() else "HIP"
+        terminalreporter.write_line(f"{hip_device.HipCodeObject.launches} kernels were launched through {where}")

@@ -75,6 +75,11 @@ def _call(name: str, *arguments: object) -> None:
         raise HardwareError(f"{name} returned {status}: {text}")
 
 
+def emulated() -> bool:
+    """Whether the runtime is the emulator's own: what it passes is no evidence from hardware, and is labelled."""
+    return hasattr(_library(), "gfx950_check_environment")
+
+
 def preflight() -> str:
     """The device's architecture, or HardwareError."""
     _call("hipInit", 0)
@@ -88,7 +93,7 @@ def preflight() -> str:
     if arch.split(":")[0] != ARCH:
         raise HardwareError(f"device 0 is {arch or 'of an unknown architecture'}; the vectors are for {ARCH}")
     _call("hipSetDevice", 0)
-    return arch
+    return f"{arch}, emulated: {_library()._name} is the emulator's" if emulated() else arch
 
 
 class _Memory:

@@ -31,6 +31,8 @@ def test_golden_vectors_through_hip() -> None:
     assert launched is not None, done.stdout
     assert int(passed[1]) == int(launched[1]) > 400
     assert "the vectors run on gfx950" in done.stdout
+    assert ", emulated: " in done.stdout
+    assert "the emulator's runtime, no hardware" in done.stdout
 
 
 def test_matrix_instructions_through_hip() -> None:
