@@ -279,6 +279,38 @@ def test_magnitude_bits(rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(y, np.frexp(x)[1] - 1)
 
 
+def test_wide_integers(rng: np.random.Generator) -> None:
+    a = rng.integers(-(2**62), 2**62, 256)
+    b = rng.integers(1, 2**40, 256) >> rng.integers(0, 39, 256) | 1
+    b *= rng.choice([-1, 1], 256)
+    y = np.zeros((6, 256), np.int64)
+    run(library.wide_integers, (1,), "*i64 *i64 *i64", a, b, y, block=256)
+    quotient = np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))  # towards zero
+    expected = [a * b, quotient, a - b * quotient, a << (b & 63), a >> (b & 63), np.cumsum(a)]
+    np.testing.assert_array_equal(y, expected)
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_segmented_sums(rng: np.random.Generator, backwards: bool) -> None:
+    flags, x = (rng.random((3, 512)) < 0.1).astype(np.int8), whole(rng, -9, 10, 3, 512, dtype=np.int64)
+    y = np.zeros_like(x)
+    run(library.segmented_sums, (3,), "*i8 *i64 *i64", flags, x, y, columns=512, backwards=backwards)
+    order = slice(None, None, -1 if backwards else 1)
+    expected, total = np.zeros_like(x), np.zeros(3, np.int64)
+    for at in range(512)[order]:
+        total = x[:, at] + np.where(flags[:, at], 0, total)
+        expected[:, at] = total
+    np.testing.assert_array_equal(y, expected)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_gather_along(rng: np.random.Generator, axis: int) -> None:
+    x, y = normal(rng, 32, 64), np.zeros((32, 64), np.float32)
+    index = whole(rng, 0, x.shape[axis], 32, 64, dtype=np.int32)
+    run(library.gather_along, (1,), "*fp32 *i32 *fp32", x, index, y, rows=32, columns=64, axis=axis)
+    np.testing.assert_array_equal(y, np.take_along_axis(x, index, axis))
+
+
 def test_at_least_forty_kernels_are_launched() -> None:
     """Kernels of both modules, without the functions that only other kernels call."""
     folder = Path(__file__).parent
@@ -286,7 +318,7 @@ def test_at_least_forty_kernels_are_launched() -> None:
         triton_kernels: (folder / "test_core_triton.py").read_text(),
         library: Path(__file__).read_text(),
     }
-    helpers = {"compose", "running_max", "exclusive_or", "square_plus_one", "twice_square_plus_one"}
+    helpers = {"compose", "running_max", "restart", "exclusive_or", "square_plus_one", "twice_square_plus_one"}
     launched = 0
     for module, text in sources.items():
         prefix = "library." if module is library else "kernels."

@@ -266,3 +266,34 @@ def magnitude_bits(x, y, block: tl.constexpr):
     i = tl.arange(0, block)
     bits = tl.load(x + i).to(tl.int32, bitcast=True)
     tl.store(y + i, ((bits >> 23) & 255) - 127)
+
+
+@triton.jit
+def wide_integers(a, b, y, block: tl.constexpr):
+    i = tl.arange(0, block)
+    x, z = tl.load(a + i), tl.load(b + i)
+    tl.store(y + i, x * z)
+    tl.store(y + block + i, x // z)
+    tl.store(y + 2 * block + i, x % z)
+    tl.store(y + 3 * block + i, x << (z & 63))
+    tl.store(y + 4 * block + i, x >> (z & 63))
+    tl.store(y + 5 * block + i, tl.cumsum(x, 0))
+
+
+@triton.jit
+def restart(first_flag, first, second_flag, second):
+    return first_flag | second_flag, tl.where(second_flag != 0, second, first + second)
+
+
+@triton.jit
+def segmented_sums(flags, x, y, columns: tl.constexpr, backwards: tl.constexpr):
+    i = tl.program_id(0) * columns + tl.arange(0, columns)
+    pair = (tl.load(flags + i).to(tl.int32), tl.load(x + i))
+    _, value = tl.associative_scan(pair, 0, restart, reverse=backwards)
+    tl.store(y + i, value)
+
+
+@triton.jit
+def gather_along(x, index, y, rows: tl.constexpr, columns: tl.constexpr, axis: tl.constexpr):
+    i = tl.arange(0, rows)[:, None] * columns + tl.arange(0, columns)[None, :]
+    tl.store(y + i, tl.gather(tl.load(x + i), tl.load(index + i), axis))
