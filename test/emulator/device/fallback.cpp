@@ -266,19 +266,6 @@ void cpu_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch
   charge(product ? CostClass::memory : traits.cost, inputs, outputs);
 }
 
-void prefer_cpu_kernels(torch::Library& m, c10::DispatchKey on_cpu, const std::set<std::string>& own) {
-  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
-    if (name.name.rfind("aten::", 0) != 0 || own.count(name.name.substr(6)) != 0) continue;
-    const auto op = c10::Dispatcher::singleton().findOp(name);
-    if (!op || !op->hasKernelForDispatchKey(on_cpu)) continue;
-    const bool composite = op->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional) ||
-                           op->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) ||
-                           op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
-    if (!composite) continue;
-    m.impl(toString(name).c_str(), torch::CppFunction::makeFromBoxedFunction<&cpu_fallback>());
-  }
-}
-
 namespace {
 
 TORCH_LIBRARY_IMPL(_, CUDA, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&cpu_fallback>()); }
@@ -293,19 +280,34 @@ bool chooses_by_device(const std::string& name) {
 }  // namespace
 
 void register_cpu_kernels() {
+  using c10::DispatchKey;
+  struct Route {
+    DispatchKey on_cpu, on_device;
+    torch::Library* library;
+  };
+  static const auto route = [](DispatchKey on_cpu, DispatchKey on_device) {
+    return Route{on_cpu, on_device, new torch::Library(torch::Library::IMPL, "aten", on_device, __FILE__, __LINE__)};
+  };
+  static const Route routes[] = {route(DispatchKey::CPU, DispatchKey::CUDA),
+                                 route(DispatchKey::SparseCPU, DispatchKey::SparseCUDA),
+                                 route(DispatchKey::SparseCsrCPU, DispatchKey::SparseCsrCUDA),
+                                 route(DispatchKey::NestedTensorCPU, DispatchKey::NestedTensorCUDA)};
   auto& dispatcher = c10::Dispatcher::singleton();
-  static auto* library = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::CUDA, __FILE__, __LINE__);
+  // One pass for all of them: every `import torch` waits for it.
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
     if (name.name.rfind("aten::", 0) != 0) continue;
-    const auto op = dispatcher.findSchema(name);
-    if (!op || !(op->hasKernelForDispatchKey(c10::DispatchKey::CPU) || chooses_by_device(name.name))) continue;
-    if (op->hasKernelForDispatchKey(c10::DispatchKey::CUDA)) continue;
-    const bool composite = op->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional) ||
-                           op->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) ||
-                           op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+    const auto op = dispatcher.findOp(name);
+    if (!op || !op->hasSchema()) continue;
+    const bool composite = op->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional) ||
+                           op->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
+                           op->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd);
     if (!composite) continue;
-    const std::string in_aten = name.name.substr(6) + (name.overload_name.empty() ? "" : "." + name.overload_name);
-    library->impl(in_aten.c_str(), torch::CppFunction::makeFromBoxedFunction<&cpu_fallback>());
+    for (const Route& to : routes) {
+      const bool on_cpu =
+          op->hasKernelForDispatchKey(to.on_cpu) || (to.on_device == DispatchKey::CUDA && chooses_by_device(name.name));
+      if (!on_cpu || op->hasKernelForDispatchKey(to.on_device)) continue;
+      to.library->impl(toString(name).c_str(), torch::CppFunction::makeFromBoxedFunction<&cpu_fallback>());
+    }
   }
 }
 

@@ -62,8 +62,6 @@ at::Tensor offsets_of(const at::Tensor& self) {
 
 TORCH_LIBRARY_IMPL(_, NestedTensorCUDA, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&cpu_fallback>()); }
 TORCH_LIBRARY_IMPL(aten, NestedTensorCUDA, m) {
-  prefer_cpu_kernels(m, DispatchKey::NestedTensorCPU,
-                     {"_to_copy", "_nested_tensor_size", "_nested_tensor_strides", "_nested_tensor_storage_offsets"});
   m.impl("_to_copy", TORCH_FN(to_copy));
   m.impl("_nested_tensor_size", TORCH_FN(sizes_of));
   m.impl("_nested_tensor_strides", TORCH_FN(strides_of));

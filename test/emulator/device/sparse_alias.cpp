@@ -102,10 +102,4 @@ void Aliases::carry_back_sparse() {
   }
 }
 
-namespace {
-
-TORCH_LIBRARY_IMPL(aten, SparseCUDA, m) { prefer_cpu_kernels(m, DispatchKey::SparseCPU); }
-TORCH_LIBRARY_IMPL(aten, SparseCsrCUDA, m) { prefer_cpu_kernels(m, DispatchKey::SparseCsrCPU); }
-
-}  // namespace
 }  // namespace gfx950::torch_device

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import importlib.metadata
 import importlib.util
 import os
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -49,13 +49,32 @@ def check_torch() -> None:
                 f"the installed torch has a device of its own ({name}); the emulated gfx950 needs a CPU build. Use "
                 "another virtual environment, or run without the emulator"
             )
-    version = importlib.metadata.version("torch")
+    version = torch_version(Path(spec.origin).parent)
     built_for = built_for_torch()
     if version.split("+")[0] != built_for:
         raise EmulatorError(
             f"this gfx950-emulator was built for torch {built_for}, and torch {version} is installed: rebuild it with "
             "`pip install --no-build-isolation test/emulator`, or install that torch"
         )
+
+
+def torch_version(package: Path) -> str:
+    """What torch.__version__ will be. The distribution's metadata say the same, and take longer to read."""
+    file = package / "version.py"
+    match = re.search(r"^__version__ = '([^']*)'", file.read_text() if file.exists() else "", re.MULTILINE)
+    if match is None:
+        raise EmulatorError(f"{package} does not look like an installed PyTorch: no __version__ in its version.py")
+    return match[1]
+
+
+def build_id(library: Path) -> str:
+    """The linker's hash of a library's content, in hexadecimal. It stands in the first page."""
+    with library.open("rb") as file:
+        head = file.read(4096)
+    start = head.find(b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0")  # sizes of the name and of a SHA-1, the type, the name
+    if start < 0:
+        raise EmulatorError(f"{library} has no build id: build the package again, with a linker that knows --build-id")
+    return head[start + 16 : start + 36].hex()
 
 
 def built_for_torch() -> str:
@@ -149,7 +168,13 @@ def device_library() -> ctypes.CDLL:
     if spec is None or spec.origin is None:
         raise EmulatorError("torch is not installed")
     ctypes.CDLL(str(Path(spec.origin).parent / "lib" / "libtorch_cpu.so"))
-    library = ctypes.CDLL(str(DEVICE_LIBRARY))
+    try:
+        library = ctypes.CDLL(str(DEVICE_LIBRARY))
+    except OSError as error:
+        raise EmulatorError(
+            f"this gfx950-emulator was built against another ABI than that of the torch in {Path(spec.origin).parent} "
+            f"({error}): rebuild it for this torch with `pip install --no-build-isolation test/emulator`"
+        ) from error
     if library.gfx950_torch_register_cpu_kernels() < 0:
         library.gfx950_torch_error.restype = ctypes.c_char_p
         raise EmulatorError(library.gfx950_torch_error().decode())

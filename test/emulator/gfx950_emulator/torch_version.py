@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from types import ModuleType
 
 from gfx950_emulator import machine
@@ -16,7 +15,7 @@ def hip_version() -> str:
 
     Inductor's caches hold this string in their keys.
     """
-    return f"{HIP_VERSION}-{zlib.crc32(machine.HIP_LIBRARY.read_bytes()):08x}"
+    return f"{HIP_VERSION}-{machine.build_id(machine.HIP_LIBRARY)[:8]}"
 
 
 def install(module: ModuleType | None) -> None:

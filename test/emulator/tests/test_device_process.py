@@ -191,11 +191,9 @@ class TestRefusals(TestCase):
             root = Path(folder)
             (root / "torch" / "lib").mkdir(parents=True)
             (root / "torch" / "__init__.py").write_text("")
+            (root / "torch" / "version.py").write_text(f"__version__ = '{version}'\n")
             for name in torch_files:
                 (root / "torch" / "lib" / name).write_text("")
-            info = root / f"torch-{version}.dist-info"
-            info.mkdir()
-            (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n")
             result = run_emulated("pass", env={"PYTHONPATH": folder})
         self.assertNotEqual(result.returncode, 0)
         return result.stderr
@@ -208,6 +206,40 @@ class TestRefusals(TestCase):
     def test_torch_of_another_release(self):
         said = self.refusal([], "2.12.0+cpu")
         self.assertRegex(said, rf"built for torch {re.escape(machine.built_for_torch())}, and torch 2\.12\.0\+cpu")
+
+    def test_torch_of_another_abi(self):
+        """The right release, with libraries that lack the symbols that ours were built against."""
+        with tempfile.TemporaryDirectory() as folder:
+            package = Path(folder) / "torch"
+            (package / "lib").mkdir(parents=True)
+            (package / "__init__.py").write_text("import torch._C\n")
+            (package / "_C.py").write_text("")
+            (package / "version.py").write_text(f"__version__ = '{machine.built_for_torch()}+cpu'\n")
+            for name in ("libc10.so", "libtorch_cpu.so"):
+                command = ["c++", "-shared", f"-Wl,-soname,{name}", "-x", "c++", "/dev/null", "-o"]
+                subprocess.run([*command, str(package / "lib" / name)], check=True)
+            environment = {"PYTHONPATH": folder, "LD_LIBRARY_PATH": str(package / "lib")}
+            result = run_emulated("import torch", env=environment)
+        self.assertNotEqual(result.returncode, 0)
+        self.assertRegex(result.stderr, r"built against another ABI.*\n?.*undefined symbol.*rebuild it for this torch")
+
+    def test_torch_without_a_version(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "torch").mkdir()
+            (Path(folder) / "torch" / "__init__.py").write_text("")
+            result = run_emulated("pass", env={"PYTHONPATH": folder})
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("does not look like an installed PyTorch", result.stderr)
+
+    def test_the_build_id_is_the_linker_s(self):
+        notes = subprocess.run(
+            ["readelf", "-n", machine.HIP_LIBRARY], capture_output=True, text=True, check=True
+        ).stdout
+        self.assertIn(f"Build ID: {machine.build_id(machine.HIP_LIBRARY)}", notes)
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "x.so").write_bytes(b"\x7fELF" + bytes(100))
+            with self.assertRaisesRegex(EmulatorError, "has no build id"):
+                machine.build_id(Path(folder) / "x.so")
 
     def test_sources_before_the_installed_package(self):
         sources = Path(__file__).parents[1]
@@ -223,9 +255,7 @@ class TestRefusals(TestCase):
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "torch").mkdir()
             (Path(folder) / "torch" / "__init__.py").write_text("")
-            info = Path(folder) / f"torch-{version}.dist-info"
-            info.mkdir()
-            (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n")
+            (Path(folder) / "torch" / "version.py").write_text(f"__version__ = '{version}'\n")
             result = run_emulated("pass", env={"PYTHONPATH": folder})
         return result.stderr if result.returncode else ""
 
