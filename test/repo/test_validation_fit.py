@@ -88,12 +88,6 @@ def test_halves_are_repeatable_and_hold_half_of_each_family() -> None:
             assert sum(chosen[index] for index in range(COUNT) if FAMILIES[index] == name) == expected
 
 
-def test_a_family_that_is_not_fitted_is_always_held_out() -> None:
-    for chosen in fit.halves(FAMILIES, 10, 0, fitted=("a", "c")):
-        assert not any(chosen[index] for index in range(COUNT) if FAMILIES[index] == "b")
-        assert chosen.sum() == 4
-
-
 def test_a_family_of_one_row_is_never_held_out() -> None:
     surface = Roofline(np.array([1e12, 2e12, 3e12]), np.full(3, 1e6), np.full(3, 2.516e6))
     result = fit.held_out(surface, surface.times(np.array([7000.0, 0.6, 6000.0])), ["x", "x", "y"], 4, 0)

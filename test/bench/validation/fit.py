@@ -7,7 +7,7 @@ deterministic: the halves come from a seed, and the search is over fixed grids.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -96,12 +96,10 @@ def fit(surface: Surface, published: Floats, weights: Floats, starts: int = 4) -
     return best
 
 
-def halves(
-    families: Sequence[str], count: int, seed: int, fitted: Collection[str] | None = None
-) -> list[npt.NDArray[np.bool_]]:
+def halves(families: Sequence[str], count: int, seed: int) -> list[npt.NDArray[np.bool_]]:
     """Random halves, drawn within each family so that each is in both; of an odd number the fit gets the smaller half,
-    but of a family of one row that row. Families that are not in `fitted` are never fitted on."""
-    names = sorted(set(families) if fitted is None else set(families) & set(fitted))
+    but of a family of one row that row."""
+    names = sorted(set(families))
     draws = random.Random(seed)
     result = []
     for _ in range(count):
@@ -128,13 +126,12 @@ def held_out(
     families: Sequence[str],
     count: int,
     seed: int,
-    fitted: Collection[str] | None = None,
 ) -> HeldOut:
     total = np.zeros(len(published))
     times = np.zeros(len(published))
     seen = np.zeros(len(published))
     constants = []
-    for chosen in halves(families, count, seed, fitted):
+    for chosen in halves(families, count, seed):
         values = fit(surface, published, family_weights(families, chosen))
         constants.append(values)
         out = ~chosen

@@ -4,11 +4,11 @@ A row's modelled time is that of its fastest candidate, as its source took the f
 candidates there are:
 
 own GEMM     the repository's FlyDSL GEMM with every configuration of its default list that fits the shape
+FP8, MX      the repository's FlyDSL scaled GEMM likewise: fp32 scales of rows for FP8, block scales in E8M0 for MX
 Triton GEMM  Inductor's Triton template for `a @ b.T`, compiled by Inductor, with the `TRITON_CANDIDATES` configurations
              of its default list that `_likely` prefers (the source searched Inductor's exhaustive list of thousands)
-FP8, MX      Triton kernels of triton_kernels.py, a few tile sizes each. The published FlyDSL kernels are not here, so
-             these rows compare two kernels of one algorithm as well as a model with a measurement
-Triton FP8   block scales, against Triton figures of an MI350 whose configurations are not stated
+Triton FP8   a Triton kernel of triton_kernels.py with block scales, a few tile sizes, against Triton figures of an
+             MI350 whose configurations are not stated
 attention    the same, against published Triton figures (another Triton kernel)
 norm         the same, against published FlyDSL figures
 stream       a copy and an addition
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._inductor.kernel.flydsl import gemm, gemm_config
+from torch._inductor.kernel.flydsl import gemm, gemm_config, scaled_gemm, scaled_gemm_arguments, scaled_gemm_config
 
 from bench.validation import triton_kernels
 from bench.validation.rows import Row
@@ -34,17 +34,7 @@ COMPUTE_UNITS = 256
 LDS_BYTES = 160 << 10
 ARCH = "gfx950"
 _TORCH = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
-# Block of M, N, K, and waves: from decode to large squares.
-_SCALED_TILES = (
-    (32, 32, 256, 2),
-    (32, 64, 256, 4),
-    (64, 64, 256, 4),
-    (64, 128, 256, 4),
-    (128, 128, 128, 4),
-    (128, 128, 256, 8),
-    (128, 256, 128, 8),
-    (256, 256, 128, 8),
-)
+# Block of M and N, and waves.
 _BLOCK_TILES = ((32, 64, 4), (64, 64, 4), (64, 128, 4), (128, 128, 4), (128, 128, 8), (256, 128, 8))
 # Queries, keys, waves, stages, rows of an MFMA.
 _ATTENTION_TILES = (
@@ -136,23 +126,24 @@ def _fits(row: Row, block_m: int, block_n: int, block_k: int = 1) -> bool:
     return (block_m <= 32 or block_m < 2 * m) and block_n <= n and k % block_k == 0
 
 
-def _fp8_gemm(row: Row) -> Iterator[Candidate]:
+def _own_scaled(row: Row, operand: Callable[[int, int], torch.Tensor], recipe: str) -> Iterator[Candidate]:
+    """The repository's scaled GEMM; `operand` makes those of one side, [rows, K]."""
     m, n, k = (row.sizes[name] for name in "MNK")
-    a, b = (_empty(*size, dtype=torch.float8_e4m3fn) for size in ((m, k), (n, k)))
+    a, b = operand(m, k), operand(n, k)
     c = _empty(m, n, dtype=torch.bfloat16)
-    for block_m, block_n, block_k, warps in _SCALED_TILES:
-        if not _fits(row, block_m, block_n, block_k):
-            continue
-        grid = (math.ceil(m / block_m) * math.ceil(n / block_n),)
+    if recipe == "block32":
+        scales = [_empty(rows, k // 32, dtype=torch.float8_e8m0fnu) for rows in (m, n)]
+    else:
+        scales = [_empty(m, 1, dtype=torch.float32), _empty(1, n, dtype=torch.float32)]
+    problem = scaled_gemm_arguments.scaled_problem_of(a, b, *scales, c, recipe)
+    stream = torch.cuda.current_stream().cuda_stream
+    for config in scaled_gemm_config.configs(problem):
+        compiled = scaled_gemm.compile_scaled_gemm(scaled_gemm_config.spec_for(problem, config, ARCH))
+        yield Candidate(config.name, functools.partial(compiled, a, b, *scales, c, stream))
 
-        def launch(
-            grid: Any = grid, tile: tuple[int, int, int] = (block_m, block_n, block_k), warps: int = warps
-        ) -> None:
-            triton_kernels.fp8_gemm[grid](
-                a, b, c, m, n, k, *tile, GROUP_M=4, num_warps=warps, num_stages=2, matrix_instr_nonkdim=16
-            )
 
-        yield Candidate(f"{block_m}x{block_n}x{block_k} warps={warps}", launch)
+def _fp8_gemm(row: Row) -> Iterator[Candidate]:
+    return _own_scaled(row, lambda rows, k: _empty(rows, k, dtype=torch.float8_e4m3fn), "row")
 
 
 def _fp8_block_gemm(row: Row) -> Iterator[Candidate]:
@@ -177,28 +168,12 @@ def _fp8_block_gemm(row: Row) -> Iterator[Candidate]:
 
 
 def _mx_gemm(row: Row) -> Iterator[Candidate]:
-    m, n, k = (row.sizes[name] for name in "MNK")
-    packed = 2 if row.dtype == "mxfp4" else 1
-    dtype = torch.uint8 if packed == 2 else torch.float8_e4m3fn
-    a, b = (_empty(*size, dtype=dtype) for size in ((m, k // packed), (n, k // packed)))
-    a_scale, b_scale = (_empty(*size, dtype=torch.uint8) for size in ((m, k // 32), (n, k // 32)))
-    c = _empty(m, n, dtype=torch.bfloat16)
-    for block_m, block_n, block_k, warps in _SCALED_TILES:
-        block_k = max(block_k, 256) if packed == 2 else block_k
-        if not _fits(row, block_m, block_n, block_k):
-            continue
-        grid = (math.ceil(m / block_m) * math.ceil(n / block_n),)
+    def operand(rows: int, k: int) -> torch.Tensor:
+        if row.dtype == "mxfp4":
+            return _empty(rows, k // 2, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
+        return _empty(rows, k, dtype=torch.float8_e4m3fn)
 
-        def launch(
-            grid: Any = grid, tile: tuple[int, int, int] = (block_m, block_n, block_k), warps: int = warps
-        ) -> None:
-            triton_kernels.mx_gemm[grid](
-                a, b, a_scale, b_scale, c, m, n, k, *tile,
-                GROUP_M=4, FORMAT="e2m1" if packed == 2 else "e4m3", PACKED=packed,
-                num_warps=warps, num_stages=2, matrix_instr_nonkdim=16,
-            )  # fmt: skip
-
-        yield Candidate(f"{block_m}x{block_n}x{block_k} warps={warps}", launch)
+    return _own_scaled(row, operand, "block32")
 
 
 def _attention(row: Row) -> Iterator[Candidate]:

@@ -34,3 +34,6 @@ def cases() -> Iterator[Case]:
         size, phases = micro.PHASES[name]
         modelled = micro.lds_clocks(name, micro.with_conflicts(phases, size, degree))
         yield Case(f"{name}, conflicts of {degree}, clocks", 64 * size / 128 * degree, modelled)
+    for name, (size, phases) in micro.PHASES.items():
+        modelled = micro.lds_clocks(name, [256 * lane for lane in range(64)])
+        yield Case(f"{name}, all 64 lanes in the same banks, clocks", 64 * size / 128 * len(phases[0]), modelled)

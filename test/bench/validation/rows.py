@@ -9,10 +9,6 @@ from pathlib import Path
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "published_times.csv"
 FAMILIES = ("own GEMM", "Triton GEMM", "FP8 GEMM", "Triton FP8 GEMM", "MX GEMM", "attention", "norm", "stream")
-# Constants are fitted on halves of these: dense BF16 products by two compilers, each the best of a list of
-# configurations as the published one was of a longer list, and streams. For the others a plain Triton kernel stands for
-# one that is not here; what that does better must not bend the constants.
-FITTED = ("own GEMM", "Triton GEMM", "stream")
 
 # Bytes of one element; FP4 packs two to a byte.
 ITEM_BYTES = {"bf16": 2.0, "fp16": 2.0, "fp32": 4.0, "fp8": 1.0, "fp8 blockscale 128": 1.0, "mxfp8": 1.0, "mxfp4": 0.5}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ from bench.report import Goal, Section
 from bench.validation import fit
 from bench.validation.fit import Constant, Floats
 from bench.validation.micro import Case
-from bench.validation.rows import FAMILIES, FITTED, Row
+from bench.validation.rows import FAMILIES, Row
 from bench.validation.study import Study
 
 # Mean and worst error that a family is held to; None: no worst was set.
@@ -41,15 +41,13 @@ class Contest:
     every: Floats
 
     @staticmethod
-    def of(
-        surface: fit.Surface, rows: Sequence[Row], halves: int, seed: int, fitted: Collection[str] = FITTED
-    ) -> Contest:
+    def of(surface: fit.Surface, rows: Sequence[Row], halves: int, seed: int) -> Contest:
         families = [row.family for row in rows]
         published = np.array([row.published_ns for row in rows])
-        weights = fit.family_weights(families, np.array([family in fitted for family in families]))
+        weights = fit.family_weights(families, np.ones(len(rows), dtype=bool))
         return Contest(
             surface,
-            fit.held_out(surface, published, families, halves, seed, fitted),
+            fit.held_out(surface, published, families, halves, seed),
             fit.fit(surface, published, weights),
         )
 

@@ -23,35 +23,6 @@ def _tile_of(M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl.con
 
 
 @triton.jit
-def fp8_gemm(
-    a_ptr,
-    b_ptr,
-    c_ptr,
-    M,
-    N,
-    K,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    GROUP_M: tl.constexpr,
-):
-    """C[M, N] in bf16 = A[M, K] @ B[N, K]^T in FP8, one scale for each whole operand (taken as 1)."""
-    tile_m, tile_n = _tile_of(M, N, BLOCK_M, BLOCK_N, GROUP_M)
-    rm = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)
-    rn = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
-    rk = tl.arange(0, BLOCK_K)
-    a_ptrs = a_ptr + (rm % M)[:, None] * K + rk[None, :]
-    b_ptrs = b_ptr + (rn % N)[None, :] * K + rk[:, None]
-    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for _ in range(K // BLOCK_K):
-        acc = tl.dot(tl.load(a_ptrs), tl.load(b_ptrs), acc)
-        a_ptrs += BLOCK_K
-        b_ptrs += BLOCK_K
-    mask = (rm[:, None] < M) & (rn[None, :] < N)
-    tl.store(c_ptr + rm[:, None] * N + rn[None, :], acc.to(tl.bfloat16), mask=mask)
-
-
-@triton.jit
 def fp8_block_gemm(
     a_ptr,
     b_ptr,
@@ -88,46 +59,6 @@ def fp8_block_gemm(
         acc += tl.dot(a, b) * tl.load(a_scales + k)[:, None] * tl.load(b_scales + k)[None, :]
         a_ptrs += 128
         b_ptrs += 128
-    mask = (rm[:, None] < M) & (rn[None, :] < N)
-    tl.store(c_ptr + rm[:, None] * N + rn[None, :], acc.to(tl.bfloat16), mask=mask)
-
-
-@triton.jit
-def mx_gemm(
-    a_ptr,
-    b_ptr,
-    a_scale_ptr,
-    b_scale_ptr,
-    c_ptr,
-    M,
-    N,
-    K,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    GROUP_M: tl.constexpr,
-    FORMAT: tl.constexpr,
-    PACKED: tl.constexpr,
-):
-    """MXFP8 or MXFP4 with an E8M0 scale for each 1 x 32 block, scales row-major as torch passes them; C in bf16."""
-    tile_m, tile_n = _tile_of(M, N, BLOCK_M, BLOCK_N, GROUP_M)
-    rm = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)
-    rn = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
-    rk = tl.arange(0, BLOCK_K // PACKED)
-    rs = tl.arange(0, BLOCK_K // 32)
-    a_ptrs = a_ptr + (rm % M)[:, None] * (K // PACKED) + rk[None, :]
-    b_ptrs = b_ptr + (rn % N)[None, :] * (K // PACKED) + rk[:, None]
-    a_scales = a_scale_ptr + (rm % M)[:, None] * (K // 32) + rs[None, :]
-    b_scales = b_scale_ptr + (rn % N)[:, None] * (K // 32) + rs[None, :]
-    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for _ in range(K // BLOCK_K):
-        acc = tl.dot_scaled(
-            tl.load(a_ptrs), tl.load(a_scales), FORMAT, tl.load(b_ptrs), tl.load(b_scales), FORMAT, acc=acc
-        )
-        a_ptrs += BLOCK_K // PACKED
-        b_ptrs += BLOCK_K // PACKED
-        a_scales += BLOCK_K // 32
-        b_scales += BLOCK_K // 32
     mask = (rm[:, None] < M) & (rn[None, :] < N)
     tl.store(c_ptr + rm[:, None] * N + rn[None, :], acc.to(tl.bfloat16), mask=mask)
 

@@ -22,6 +22,8 @@ from gfx950_emulator.errors import EmulatorError
 
 FILE = "GFX950_PROFILE"
 TIMELINE = "GFX950_PROFILE_TIMELINE"
+# FlyDSL's switch for line tables, which change no instruction; Triton writes them anyway.
+FLYDSL_LINES = "FLYDSL_DEBUG_ENABLE_DEBUG_INFO"
 # How the waits before an instruction are coloured in a timeline, by the reason for which it stalls most.
 _WAITS = {
     "wait_vm": "wait memory",
@@ -168,6 +170,7 @@ def main(argv: list[str]) -> int:
         file = Path(folder) / "launches.jsonl"
         file.touch()
         os.environ[FILE] = str(file)
+        os.environ.setdefault(FLYDSL_LINES, "1")
         if arguments.timeline is not None:
             os.environ[TIMELINE] = "1"
         status = run(code)

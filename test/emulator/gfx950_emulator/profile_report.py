@@ -168,6 +168,11 @@ def stalls(kernel: Mapping[str, Any]) -> Table:
     return table
 
 
+def place(instruction: Mapping[str, Any]) -> str:
+    """File and line without the folder, which is in the JSON."""
+    return escape(str(instruction.get("source", "")).rsplit("/", 1)[-1])
+
+
 def instructions(kernel: Mapping[str, Any], top: int) -> Table:
     table = Table(title=f"instructions that stall most, the first {top}", title_justify="left")
     for column in ("at", "instruction", "source", "issues", "stall cycles", "share", "for"):
@@ -181,7 +186,7 @@ def instructions(kernel: Mapping[str, Any], top: int) -> Table:
         table.add_row(
             f"{instruction['pc']:06x}",
             escape(instruction["text"]),
-            escape(instruction.get("source", "")),
+            place(instruction),
             str(instruction["issues"]),
             f"{instruction['stall_cycles']:.0f}",
             _percent(instruction["stall_cycles"] / total),
@@ -206,7 +211,7 @@ def conflicts(kernel: Mapping[str, Any], top: int) -> Table | str:
         table.add_row(
             f"{instruction['pc']:06x}",
             escape(instruction["text"]),
-            escape(instruction.get("source", "")),
+            place(instruction),
             f"{instruction['lds_cycles'] / issues:.1f}",
             f"{instruction['conflict_cycles'] / issues:.1f}",
         )
@@ -251,6 +256,11 @@ def show(kernel: Kernel, console: Console, top: int) -> None:
         f"from {sampling['workgroups_simulated']} workgroups simulated on one compute unit and "
         f"{sampling['workgroups_replayed']} through the caches of one XCD, of {first['workgroups']}"
     )
+    if not any(instruction.get("source") for instruction in first["instructions"]):
+        console.print(
+            "source lines: the code object has no line table; FlyDSL writes one with FLYDSL_DEBUG_ENABLE_DEBUG_INFO=1 "
+            "(set here unless it was set before), HIP with -gline-tables-only, Triton unless TRITON_DISABLE_LINE_INFO=1"
+        )
     console.print(units(first))
     console.print(stalls(first))
     console.print(instructions(first, top))

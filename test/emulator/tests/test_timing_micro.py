@@ -168,6 +168,14 @@ def test_lds_conflicts(name: str, degree: int) -> None:
     close(lds_clocks(name, with_conflicts(phases, size, degree)), 64 * size / 128 * degree)
 
 
+@pytest.mark.parametrize("name", PHASES)
+def test_all_64_lanes_in_the_same_banks(name: str) -> None:
+    """The highest degree: every lane of every phase in turn, so 64 times the banks of a lane, at 128 bytes a clock the
+    clocks of an access without conflicts times the lanes of a phase."""
+    size, phases = PHASES[name]
+    close(lds_clocks(name, [256 * lane for lane in range(64)]), 64 * size / 128 * len(phases[0]))
+
+
 def test_lanes_that_read_one_dword_share_it() -> None:
     close(lds_clocks("ds_read_b32", [128] * 64), 2)
 

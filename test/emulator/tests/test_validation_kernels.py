@@ -15,8 +15,6 @@ from bench.validation import triton_kernels
 
 M, N, K = 64, 128, 512
 TILE = {"num_warps": 4, "num_stages": 2, "matrix_instr_nonkdim": 16, "GROUP_M": 4}
-FP4 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
-FP4 = torch.cat([FP4, -FP4])
 
 
 def near(value: torch.Tensor, expected: torch.Tensor) -> None:
@@ -29,23 +27,8 @@ def fp8(rows: int) -> torch.Tensor:
     return torch.randn(rows, K).to(torch.float8_e4m3fn)
 
 
-def unpacked(codes: torch.Tensor) -> torch.Tensor:
-    return torch.stack([FP4[(codes & 15).long()], FP4[(codes >> 4).long()]], -1).flatten(1)
-
-
-def scaled(values: torch.Tensor, exponents: torch.Tensor) -> torch.Tensor:
-    return values.float() * torch.exp2(exponents.float() - 127).repeat_interleave(32, 1)
-
-
 def result() -> torch.Tensor:
     return torch.full((M, N), float("nan"), dtype=torch.bfloat16, device="cuda")
-
-
-def test_fp8_gemm() -> None:
-    torch.manual_seed(0)
-    a, b, c = fp8(M), fp8(N), result()
-    triton_kernels.fp8_gemm[(4,)](a.cuda(), b.cuda(), c, M, N, K, 32, 64, 256, **TILE)
-    near(c, a.float() @ b.float().T)
 
 
 def test_fp8_gemm_with_blocks_of_scales() -> None:
@@ -59,19 +42,6 @@ def test_fp8_gemm_with_blocks_of_scales() -> None:
             b.float() * b_scale.repeat_interleave(128, 1)[:, :k]
         ).T
         near(c, expected)
-
-
-def test_mx_gemm() -> None:
-    torch.manual_seed(2)
-    a_scale, b_scale = (torch.randint(124, 130, (rows, K // 32), dtype=torch.uint8) for rows in (M, N))
-    a, b, c = fp8(M), fp8(N), result()
-    operands = [t.cuda() for t in (a, b, a_scale, b_scale)]
-    triton_kernels.mx_gemm[(4,)](*operands, c, M, N, K, 32, 64, 256, FORMAT="e4m3", PACKED=1, **TILE)
-    near(c, scaled(a, a_scale) @ scaled(b, b_scale).T)
-    a, b = (torch.randint(0, 256, (rows, K // 2), dtype=torch.uint8) for rows in (M, N))
-    operands = [t.cuda() for t in (a, b, a_scale, b_scale)]
-    triton_kernels.mx_gemm[(4,)](*operands, c, M, N, K, 32, 64, 256, FORMAT="e2m1", PACKED=2, **TILE)
-    near(c, scaled(unpacked(a), a_scale) @ scaled(unpacked(b), b_scale).T)
 
 
 def test_attention() -> None:
@@ -127,13 +97,14 @@ def times_of(launch: Callable[[], object], kernel: str) -> list[float]:
 def test_addresses_that_were_spilled_are_known_to_a_timing_only_launch() -> None:
     """A tile that is too large for the registers: what comes back from private memory is used as an LDS address."""
     a, b = (torch.zeros(256, 1024, device="cuda").to(torch.float8_e4m3fn) for _ in range(2))
+    a_scale, b_scale = (torch.zeros(rows, 8, device="cuda") for rows in (256, 2))
     c = torch.empty(256, 256, dtype=torch.bfloat16, device="cuda")
 
     def launch() -> None:
-        options = {**TILE, "num_warps": 8}
-        triton_kernels.fp8_gemm[(1,)](a, b, c, 256, 256, 1024, 256, 256, 128, **options)
+        options = {**TILE, "num_warps": 8, "EVEN_K": True}
+        triton_kernels.fp8_block_gemm[(1,)](a, b, a_scale, b_scale, c, 256, 256, 1024, 8, 256, 256, **options)
 
-    full, only = times_of(launch, "fp8_gemm")
+    full, only = times_of(launch, "fp8_block_gemm")
     assert full == only
 
 
