@@ -126,20 +126,22 @@ def _fits(row: Row, block_m: int, block_n: int, block_k: int = 1) -> bool:
     return (block_m <= 32 or block_m < 2 * m) and block_n <= n and k % block_k == 0
 
 
-def _own_scaled(row: Row, operand: Callable[[int, int], torch.Tensor], recipe: str) -> Iterator[Candidate]:
+def _own_scaled(
+    row: Row, operand: Callable[[int, int], torch.Tensor], recipe: scaled_gemm_config.Recipe
+) -> Iterator[Candidate]:
     """The repository's scaled GEMM; `operand` makes those of one side, [rows, K]."""
     m, n, k = (row.sizes[name] for name in "MNK")
     a, b = operand(m, k), operand(n, k)
     c = _empty(m, n, dtype=torch.bfloat16)
     if recipe == "block32":
-        scales = [_empty(rows, k // 32, dtype=torch.float8_e8m0fnu) for rows in (m, n)]
+        a_scale, b_scale = (_empty(rows, k // 32, dtype=torch.float8_e8m0fnu) for rows in (m, n))
     else:
-        scales = [_empty(m, 1, dtype=torch.float32), _empty(1, n, dtype=torch.float32)]
-    problem = scaled_gemm_arguments.scaled_problem_of(a, b, *scales, c, recipe)
+        a_scale, b_scale = _empty(m, 1, dtype=torch.float32), _empty(1, n, dtype=torch.float32)
+    problem = scaled_gemm_arguments.scaled_problem_of(a, b, a_scale, b_scale, c, recipe)
     stream = torch.cuda.current_stream().cuda_stream
     for config in scaled_gemm_config.configs(problem):
         compiled = scaled_gemm.compile_scaled_gemm(scaled_gemm_config.spec_for(problem, config, ARCH))
-        yield Candidate(config.name, functools.partial(compiled, a, b, *scales, c, stream))
+        yield Candidate(config.name, functools.partial(compiled, a, b, a_scale, b_scale, c, stream))
 
 
 def _fp8_gemm(row: Row) -> Iterator[Candidate]:
