@@ -27,12 +27,12 @@ SURVEY = Path(__file__).parent / "surveyed_instructions.csv"
 REFUSED = (
     (
         r"v_smfmac_i32_.*",
-        "sparse products of integers, to be had by a builtin alone; no source says how lanes hold them, see core/exec/mfma.md",
+        "sparse products of integers, by a builtin alone; no source says how lanes hold them, see core/exec/mfma.md",
     ),
     (r"scratch_load_lds_\w+", "LDS DMA from scratch: LLVM has no pattern that makes one"),
     (
         r"ds_(wrap|mskor|cmpst|wrxchg2|wrxchg2st64|condxchg32)_\w+|ds_(append|consume)",
-        "LDS atomics that LLVM makes from no C++, Triton or FlyDSL operation, at most from a builtin (floats compare by ds_cmpst_b32)",
+        "LDS atomics that LLVM makes from no operation, at most from a builtin (floats compare by ds_cmpst_b32, b64)",
     ),
     (
         r"ds_(read|write)_addtid_b32",
@@ -40,7 +40,7 @@ REFUSED = (
     ),
     (
         r"v_(q|mq)sad_\w+|v_sat_pk_u8_i16|v_cvt_(pk|pkaccum)_u8_f32",
-        "arithmetic on bytes for video, by a builtin, of four sums at once or whose rounding or other half is not documented",
+        "arithmetic on bytes for video, by a builtin: four sums at once, or a rounding or half that is not documented",
     ),
     (
         r"v_(mad|mac|madak|madmk)_\w+|v_\w+_legacy_\w+|v_pk_fmac_f16",
