@@ -6,7 +6,7 @@ candidates there are:
 own GEMM     the repository's FlyDSL GEMM with every configuration of its default list that fits the shape
 FP8, MX      the repository's FlyDSL scaled GEMM likewise: fp32 scales of rows for FP8, block scales in E8M0 for MX
 Triton GEMM  Inductor's Triton template for `a @ b.T`, compiled by Inductor, with the `TRITON_CANDIDATES` configurations
-             of its default list that `_likely` prefers (the source searched Inductor's exhaustive list of thousands)
+             of its exhaustive list that `_likely` prefers, of equal tiles, stages and waves one (the source searched all)
 Triton FP8   a Triton kernel of triton_kernels.py with block scales, a few tile sizes, against Triton figures of an
              MI350 whose configurations are not stated
 attention    the same, against published Triton figures (another Triton kernel)
@@ -29,7 +29,7 @@ from torch._inductor.kernel.flydsl import gemm, gemm_config, scaled_gemm, scaled
 from bench.validation import triton_kernels
 from bench.validation.rows import Row
 
-TRITON_CANDIDATES = 12
+TRITON_CANDIDATES = 20
 COMPUTE_UNITS = 256
 LDS_BYTES = 160 << 10
 ARCH = "gfx950"
@@ -68,15 +68,18 @@ def _own_gemm(row: Row) -> Iterator[Candidate]:
         yield Candidate(config.name, functools.partial(compiled, a, b, c, stream))
 
 
-def _likely(m: int, n: int, k: int, block_m: int, block_n: int, block_k: int) -> float:
-    """Clocks of the busiest compute unit by MFMA and L2 throughput, and a memory latency for each K tile of the
-    workgroups that LDS holds together: enough to leave out what cannot be best."""
+def _likely(m: int, n: int, k: int, block_m: int, block_n: int, block_k: int, stages: int) -> float:
+    """Clocks of the busiest compute unit by MFMA and L2 throughput, and a memory latency for the K tiles that load at
+    once in the workgroups that LDS holds together: enough to leave out what cannot be best."""
     tiles = math.ceil(m / block_m) * math.ceil(n / block_n)
     on_unit = math.ceil(tiles / COMPUTE_UNITS)
-    resident = min(8, LDS_BYTES // ((block_m + block_n) * block_k * 2))
+    ahead = max(1, stages - 1)
+    resident = min(8, LDS_BYTES // ((block_m + block_n) * block_k * 2 * ahead))
+    if resident == 0:
+        return math.inf
     mfma = on_unit * block_m * block_n * k / 2048
     loads = on_unit * (block_m + block_n) * k * 2 / 64
-    return max(mfma, loads, math.ceil(on_unit / resident) * math.ceil(k / block_k) * 600.0)
+    return max(mfma, loads, math.ceil(on_unit / resident) * math.ceil(k / block_k) * 600.0 / ahead)
 
 
 def _triton_gemm(row: Row) -> Iterator[Candidate]:
@@ -106,18 +109,24 @@ def _triton_gemm(row: Row) -> Iterator[Candidate]:
     add_preprocessing_fn(keep)
     try:
         with inductor_config.patch(
-            max_autotune=True, max_autotune_gemm_backends="ATEN,TRITON", fx_graph_cache=False, compile_threads=1
+            max_autotune=True,
+            max_autotune_gemm_backends="ATEN,TRITON",
+            max_autotune_gemm_search_space="EXHAUSTIVE",
+            fx_graph_cache=False,
+            compile_threads=1,
         ):
             torch.compile(lambda x, y: x @ y.T)(a, b)
     finally:
         clear_preprocessing_fns(clear_defaults=False)
-    found.sort(key=lambda choice: _likely(m, n, k, *tiles(choice)))
-    for choice in found[:TRITON_CANDIDATES]:
-        block_m, block_n, block_k = tiles(choice)
-        options = dict(re.findall(r"(GROUP_M|waves_per_eu)=(\w+)", choice.description))
-        name = f"{block_m}x{block_n}x{block_k} warps={choice.bmreq.num_warps} group_m={options['GROUP_M']}"
-        name += f" waves/eu={options['waves_per_eu']}"
-        yield Candidate(name, choice.bmreq.make_run_fn(a, b.T, out=c))
+    # Of those that differ in nothing which `_likely` sees but the waves, the first.
+    chosen: dict[tuple[int, ...], TritonTemplateCaller] = {}
+    for choice in found:
+        chosen.setdefault((*tiles(choice), choice.bmreq.num_stages, choice.bmreq.num_warps), choice)
+    ranked = sorted(chosen, key=lambda key: _likely(m, n, k, *key[:4]))
+    for key in ranked[:TRITON_CANDIDATES]:
+        block_m, block_n, block_k, stages, warps = key
+        name = f"{block_m}x{block_n}x{block_k} stages={stages} warps={warps}"
+        yield Candidate(name, chosen[key].bmreq.make_run_fn(a, b.T, out=c))
 
 
 def _fits(row: Row, block_m: int, block_n: int, block_k: int = 1) -> bool:
