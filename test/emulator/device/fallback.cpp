@@ -14,6 +14,7 @@
 #include "generator.h"
 #include "hip_functions.h"
 #include "streams.h"
+#include "sync_debug.h"
 
 namespace gfx950::torch_device {
 namespace {
@@ -38,6 +39,14 @@ bool accepts_cpu_tensors(const std::string& name) {
   return names->count(name) > 0;
 }
 
+// Operators that index a tensor with tensors: self, indices, and values if they write.
+bool indexes(const std::string& name) {
+  static const auto* names =
+      new std::unordered_set<std::string>{"aten::index",      "aten::_unsafe_index",    "aten::index_put",
+                                          "aten::index_put_", "aten::_index_put_impl_", "aten::_unsafe_index_put"};
+  return names->count(name) > 0;
+}
+
 // Operators whose kernels on hardware assert that the indices in a tensor are within range.
 bool takes_indices(const std::string& name) {
   for (const char* part : {"index", "gather", "scatter", "embedding", "nll_loss", "margin_loss", "take", "put_"}) {
@@ -59,13 +68,17 @@ struct OperatorTraits {
       : name(op.operator_name()),
         cost(cost_class(op)),
         may_mix(accepts_cpu_tensors(name.name)),
+        reads_back(op.hasTag(at::Tag::data_dependent_output) || op.hasTag(at::Tag::dynamic_output_shape)),
         random(op.hasTag(at::Tag::nondeterministic_seeded)),
-        indexed(takes_indices(name.name)) {}
+        indexed(takes_indices(name.name)),
+        indexes_by_tensors(indexes(name.name)) {}
   c10::OperatorName name;
   CostClass cost;
   bool may_mix;
+  bool reads_back;  // the host waits for a value or for a shape
   bool random;
   bool indexed;
+  bool indexes_by_tensors;
 };
 
 const OperatorTraits& traits_of(const c10::OperatorHandle& op) {
@@ -118,6 +131,20 @@ class DeviceOfCall {
   int64_t cpu_argument_ = -1;
   c10::DeviceIndex index_ = -1;
 };
+
+// Indices may come from the host, values only as a single number; in the words of ATen's kernels.
+void check_indexing(const c10::FunctionSchema& schema, const c10::IValue* arguments) {
+  const at::Tensor& self = arguments[0].toTensor();
+  for (const std::optional<at::Tensor>& index : arguments[1].toOptionalTensorList()) {
+    TORCH_CHECK(!index || !index->defined() || index->is_cpu() || index->device() == self.device(),
+                "indices should be either on cpu or on the same device as the indexed tensor (", self.device(), ")");
+  }
+  if (schema.arguments().size() < 3 || !arguments[2].isTensor()) return;
+  const at::Tensor& values = arguments[2].toTensor();
+  TORCH_CHECK(values.device() == self.device() || values.dim() == 0,
+              "Expected all tensors to be on the same device, but found at least two devices, ", self.device(), " and ",
+              values.device(), "!");
+}
 
 // Applies `function` to every tensor of an argument or result; it may replace the tensor.
 template <typename Function>
@@ -200,6 +227,7 @@ void cpu_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch
       return;
     }
   }
+  if (traits.reads_back) warn_or_raise_on_sync();
   raise_pending_error();
   const c10::FunctionSchema& schema = op.schema();
   const c10::DispatchKey key = key_on_cpu(keys);
@@ -208,6 +236,8 @@ void cpu_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch
       "' on the emulated gfx950: ATen has no CPU kernel for it, and no kernel is registered for the 'CUDA' backend.");
   const size_t argument_count = schema.arguments().size();
   const size_t begin = stack->size() - argument_count;
+
+  if (traits.indexes_by_tensors) check_indexing(schema, &(*stack)[begin]);
 
   DeviceOfCall device(op, traits);
   std::optional<at::Generator> generator;

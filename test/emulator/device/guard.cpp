@@ -2,6 +2,7 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "capture.h"
@@ -9,6 +10,7 @@
 #include "gfx950_hip.h"
 #include "hip_functions.h"
 #include "streams.h"
+#include "sync_debug.h"
 
 namespace gfx950::torch_device {
 namespace {
@@ -62,6 +64,8 @@ void synchronize_device() {
 
 c10::Stream new_stream(c10::DeviceIndex device, int priority) {
   const auto index = static_cast<c10::DeviceIndex>(checked_index(device));
+  TORCH_CHECK(priority <= 0, "Expected cuda stream priority to be less than or equal to 0, got ", priority);
+  priority = std::max(priority, -1);  // the highest
   hipStream_t created = nullptr;
   check(hipStreamCreateWithPriority(&created, 0, priority));  // lives as long as the process, as torch's pool does
   return c10::Stream(c10::Stream::UNSAFE, c10::Device(kType, index), reinterpret_cast<c10::StreamId>(created));
@@ -95,6 +99,7 @@ struct GuardImpl final : public c10::impl::DeviceGuardImplInterface {
     return true;
   }
   void synchronizeStream(const c10::Stream& stream) const override {
+    warn_or_raise_on_sync();
     raise_pending_error();  // names the error; HIP's call would return it too
     check(hipStreamSynchronize(handle(stream)));
   }

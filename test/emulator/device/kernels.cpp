@@ -11,7 +11,9 @@
 #include "capture.h"
 #include "device_memory.h"
 #include "gfx950_hip.h"
+#include "storage_resize.h"
 #include "streams.h"
+#include "sync_debug.h"
 
 namespace gfx950::torch_device {
 namespace {
@@ -99,6 +101,9 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking)
       return self;
     }
   }
+  if (!non_blocking && self.device() != source.device() && !(self.is_cuda() && source.is_cuda())) {
+    warn_or_raise_on_sync();
+  }
   raise_pending_error();
   if (self.is_same(source)) return self;
   TORCH_CHECK(!self._is_zerotensor(), "ZeroTensors are immutable: take a .clone() of this one to write to it");
@@ -148,14 +153,7 @@ at::Tensor& set_storage(at::Tensor& self, c10::Storage source, c10::SymInt offse
   }
   TORCH_CHECK(strides.size() == sizes.size(), "mismatch in length of strides and shape");
   const size_t needed = at::detail::computeStorageNbytes(sizes, strides, self.itemsize(), first);
-  if (needed > source.nbytes()) {
-    c10::StorageImpl* storage = source.unsafeGetStorageImpl();
-    TORCH_CHECK(storage->resizable(), "Trying to resize storage that is not resizable");
-    c10::DataPtr bytes = allocate(needed, self.device().index(), self.device());
-    if (storage->nbytes()) device_allocator().copy_data(bytes.get(), storage->data(), storage->nbytes());
-    storage->set_data_ptr_noswap(std::move(bytes));
-    storage->set_nbytes(needed);
-  }
+  if (needed > source.nbytes()) resize_storage(source.unsafeGetStorageImpl(), needed);
   impl->set_storage_keep_dtype(std::move(source));
   impl->set_sizes_and_strides(sizes, strides, first);
   return self;

@@ -16,7 +16,7 @@ _U64_OUT = ctypes.POINTER(ctypes.c_uint64)
 _POOL = [_INT, _U64, _U64]  # device and the two numbers of a pool's id
 OutOfMemoryObserver = ctypes.CFUNCTYPE(None, _INT, _U64, _U64, _U64)
 
-# Of the functions of device/graph_capi.cpp.
+# Of the functions of device/graph_capi.cpp and device/storage_resize.cpp.
 _ARGUMENTS: dict[str, list[Any]] = {
     "graph_new": [_INT],
     "graph_delete": [_POINTER],
@@ -48,6 +48,7 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "poison_storage": [_U64, ctypes.c_char_p],
     "pinned_stats": [ctypes.c_char_p, ctypes.c_size_t],
     "pinned_reset": [_INT],
+    "resize_storage": [_U64, _U64],
     "memory_snapshot": [_U64, _U64, ctypes.c_char_p, ctypes.c_size_t],
     "record_history": [_INT, _U64],
     "set_memory_fraction": [ctypes.c_double, _INT],

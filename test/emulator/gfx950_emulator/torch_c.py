@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import warnings
 from types import ModuleType
 from typing import Any
 
@@ -47,7 +48,9 @@ def _stream_class(torch_c: ModuleType) -> type:
 
         @property
         def priority(self) -> int:
-            return 0
+            priority = ctypes.c_int()
+            hip.runtime().hipStreamGetPriority(ctypes.c_void_p(self.stream_id), ctypes.byref(priority))
+            return priority.value
 
         @staticmethod
         def priority_range() -> tuple[int, int]:
@@ -225,8 +228,11 @@ def install(module: ModuleType | None) -> None:
         runtime.gfx950_clock_advance_ns(cycles / _CLOCK_GHZ)
 
     def set_sync_debug_mode(mode: int) -> None:
-        if mode:
-            raise NotImplementedError("streams of the emulated gfx950 are synchronous: nothing to debug")
+        warnings.warn(
+            "Synchronization debug mode is a prototype feature and does not yet detect all synchronizing operations",
+            stacklevel=3,
+        )
+        device.gfx950_torch_set_sync_debug_mode(mode)
 
     torch_c._has_cuda = True
     torch_c._CudaDeviceProperties = DeviceProperties
@@ -266,7 +272,7 @@ def install(module: ModuleType | None) -> None:
         "emptyCache": lambda: None,
         "getAllocatorBackend": lambda: "native",
         "cudaCachingAllocator_is_enabled": lambda: True,
-        "get_sync_debug_mode": lambda: 0,
+        "get_sync_debug_mode": lambda: device.gfx950_torch_sync_debug_mode(),
         "set_sync_debug_mode": set_sync_debug_mode,
         "clearCublasWorkspaces": lambda: None,
         "get_conv_benchmark_empty_cache": lambda: True,

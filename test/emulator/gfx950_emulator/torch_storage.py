@@ -1,9 +1,11 @@
-"""torch.UntypedStorage(n, device="cuda"), which libtorch_python knows only in a GPU build."""
+"""torch.UntypedStorage of the device: what libtorch_python knows only in a GPU build."""
 
 from __future__ import annotations
 
 from types import ModuleType
 from typing import Any
+
+from gfx950_emulator import hip
 
 
 def install(module: ModuleType | None) -> None:
@@ -24,6 +26,15 @@ def install(module: ModuleType | None) -> None:
         return tensor.untyped_storage()
 
     storage_class.__new__ = make
+    resize_plain = storage_class.resize_
+
+    def resize(self: Any, size: int) -> Any:
+        if self.device.type != "cuda":
+            return resize_plain(self, size)
+        hip.checked(hip.device().gfx950_torch_resize_storage(self._cdata, size))
+        return self
+
+    storage_class.resize_ = resize
 
     def refuse(*_: Any, **__: Any) -> Any:
         raise NotImplementedError(

@@ -61,6 +61,7 @@ hipError_t hipDrvLaunchKernelEx(const HIP_LAUNCH_CONFIG* config, hipFunction_t f
 hipError_t hipStreamCreate(hipStream_t* stream);
 hipError_t hipStreamCreateWithFlags(hipStream_t* stream, unsigned flags);
 hipError_t hipStreamCreateWithPriority(hipStream_t* stream, unsigned flags, int priority);
+hipError_t hipStreamGetPriority(hipStream_t stream, int* priority);
 hipError_t hipStreamDestroy(hipStream_t stream);
 hipError_t hipStreamQuery(hipStream_t stream);
 hipError_t hipStreamSynchronize(hipStream_t stream);

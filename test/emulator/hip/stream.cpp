@@ -64,6 +64,13 @@ hipError_t hipStreamCreateWithPriority(hipStream_t* stream, unsigned flags, int 
   return hipSuccess;
 }
 
+hipError_t hipStreamGetPriority(hipStream_t stream, int* priority) {
+  if (!priority) return fail(hipErrorInvalidValue, "hipStreamGetPriority: null pointer");
+  if (!valid_stream(stream)) return fail(hipErrorInvalidHandle, "hipStreamGetPriority: not a live stream");
+  *priority = streams.contains(stream) ? stream->priority : 0;
+  return hipSuccess;
+}
+
 hipError_t hipStreamCreateWithFlags(hipStream_t* stream, unsigned flags) {
   return hipStreamCreateWithPriority(stream, flags, 0);
 }

@@ -1,4 +1,4 @@
-"""Gloo on device tensors, in two processes: each collective against the same one on host tensors, and a DDP step."""
+"""Gloo on device tensors, in two processes: each collective against the same on host tensors, DDP and FSDP steps."""
 
 import socket
 import tempfile
@@ -9,6 +9,9 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from device_process import run_emulated
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import Shard, distribute_tensor
 from torch.testing._internal.common_utils import TestCase, run_tests
 
 WORLD = 2
@@ -68,9 +71,24 @@ def trained(device):
     return [parameter.detach().cpu() for parameter in model.parameters()]
 
 
+def sharded(device):
+    """A step with parameters that lie in parts on all processes, of a model and of a DTensor."""
+    mesh = init_device_mesh(device, (WORLD,))
+    torch.manual_seed(4)
+    model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 2)).to(device)
+    for layer in (model[0], model[2], model):
+        fully_shard(layer, mesh=mesh)
+    generator = torch.Generator().manual_seed(dist.get_rank())
+    model(torch.randn(4, 6, generator=generator).to(device)).square().mean().backward()
+    torch.optim.SGD(model.parameters(), 0.1).step()
+    weights = [parameter.full_tensor().detach().cpu() for parameter in model.parameters()]
+    x = distribute_tensor(torch.arange(16.0).reshape(4, 4).to(device), mesh, [Shard(0)])
+    return [*weights, (x @ x.t()).full_tensor().cpu()]
+
+
 def worker(rank, port, folder):
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=WORLD)
-    results = {device: (collectives(rank, device), trained(device)) for device in ("cpu", "cuda")}
+    results = {device: (collectives(rank, device), trained(device), sharded(device)) for device in ("cpu", "cuda")}
     torch.save(results, Path(folder) / f"{rank}.pt")
     dist.destroy_process_group()
 

@@ -77,6 +77,30 @@ class TestTensors(TestCase):
                 getattr(torch, operation)(device, host)
         self.assertEqual((device + torch.tensor(1.0)).sum().item(), 32)  # a number may come from the host
 
+    def test_indices_and_values_from_elsewhere(self):
+        device, host = torch.arange(4.0, device="cuda"), torch.arange(4.0)
+        on_device, on_host = torch.tensor([1, 2], device="cuda"), torch.tensor([1, 2])
+        ones = torch.ones(2)
+        calls = {
+            "index": lambda x, i, v: x[i],
+            "index_put_": lambda x, i, v: x.index_put_((i,), v),
+            "index_put": lambda x, i, v: x.index_put((i,), v, accumulate=True),
+            "set item": lambda x, i, v: x.__setitem__(i, v),
+        }
+        of_indices = r"indices should be either on cpu or on the same device as the indexed tensor \(cpu\)"
+        of_values = "same device, but found at least two devices, cuda:0 and cpu!"
+        for name, call in calls.items():
+            with self.subTest(call=name):
+                with self.assertRaisesRegex(RuntimeError, of_indices):
+                    call(host, on_device, ones)
+                call(device, on_host, ones.cuda())  # indices may come from the host, and one value
+                call(device, on_device, torch.tensor(3.0))
+                if name != "index":
+                    with self.assertRaisesRegex(RuntimeError, of_values):
+                        call(device, on_device, ones)
+        self.assertEqual(host, torch.arange(4.0))
+        self.assertEqual(device.tolist(), [0.0, 3.0, 3.0, 3.0])
+
     def test_random_numbers_follow_the_device_seed(self):
         torch.cuda.manual_seed(3)
         first = torch.rand(8, device="cuda")

@@ -1,6 +1,7 @@
 """torch.cuda around the operators: memory, streams, events, generators, the profiler, and errors in PyTorch's words."""
 
 import io
+import warnings
 from pathlib import Path
 
 import torch
@@ -162,7 +163,43 @@ class TestStreamsAndEvents(TestCase):
         torch.cuda.current_stream().wait_stream(stream)
         self.assertEqual(torch.cuda.ExternalStream(stream.cuda_stream).cuda_stream, stream.cuda_stream)
         self.assertEqual(torch.cuda.Stream.priority_range(), (0, -1))
+        self.assertEqual([torch.cuda.Stream(priority=p).priority for p in (0, -1, -5)], [0, -1, -1])
+        with self.assertRaisesRegex(RuntimeError, "priority to be less than or equal to 0, got 1"):
+            torch.cuda.Stream(priority=1)
         self.assertEqual(x.sum().item(), 8)
+
+    def test_sync_debug_mode(self):
+        x, host, pinned = torch.ones(4, device="cuda"), torch.ones(4), torch.ones(4).pin_memory()
+        waits = {
+            "item": lambda: x.sum().item(),
+            "to the host": lambda: x.cpu(),
+            "from the host": lambda: x.copy_(host),
+            "nonzero": lambda: x.nonzero(),
+            "a mask": lambda: x[x > 0],
+            "equal": lambda: torch.equal(x, x),
+            "a stream": lambda: torch.cuda.current_stream().synchronize(),
+        }
+        goes_on = {
+            "an operator": lambda: x + 1,
+            "a pinned copy": lambda: x.copy_(pinned, non_blocking=True),
+            "a copy on the device": lambda: x.clone().copy_(x),
+            "the whole device": lambda: torch.cuda.synchronize(),
+        }
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            torch.cuda.set_sync_debug_mode("error")
+        self.addCleanup(torch.cuda.set_sync_debug_mode, 0)
+        self.assertIn("does not yet detect all synchronizing operations", str(told[0].message))
+        for name, call in waits.items():
+            with self.subTest(name=name), self.assertRaisesRegex(RuntimeError, "called a synchronizing HIP operation"):
+                call()
+        torch.cuda.set_sync_debug_mode("warn")
+        self.assertEqual(torch.cuda.get_sync_debug_mode(), 1)
+        for name, call in (waits | goes_on).items():
+            with self.subTest(name=name), warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                call()
+            self.assertEqual(any("called a synchronizing" in str(w.message) for w in told), name in waits, name)
 
     def test_accelerator(self):
         self.assertEqual(torch.accelerator.current_accelerator(), torch.device("cuda"))
@@ -219,6 +256,33 @@ class TestExchange(TestCase):
             loaded = torch.load(buffer, map_location=location)
             self.assertEqual((loaded["on_device"].device.type, loaded["on_host"].device.type), devices)
             self.assertEqual(loaded["on_device"].cpu(), torch.arange(3.0))
+
+    def test_storages_change_their_size(self):
+        x = torch.arange(4.0, device="cuda")
+        storage, before = x.untyped_storage(), torch.cuda.memory_allocated()
+        self.assertEqual(storage.resize_(8).nbytes(), 8)
+        storage.resize_(24)
+        self.assertEqual((x[:2].tolist(), storage.device.type), ([0.0, 1.0], "cuda"))
+        storage.resize_(0)
+        self.assertEqual((storage.nbytes(), torch.cuda.memory_allocated()), (0, before - 512))
+        storage.resize_(16)
+        self.assertEqual(x.fill_(2).sum().item(), 8)
+        with self.assertRaises(torch.OutOfMemoryError):
+            storage.resize_(1 << 50)
+        torch.ops.inductor.resize_storage_bytes_(x, 0)  # what compiled code calls
+        self.assertEqual(storage.nbytes(), 0)
+        self.assertEqual(torch.ones(2).untyped_storage().resize_(4).nbytes(), 4)
+
+        y = torch.ones(4, device="cuda")
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.stream(torch.cuda.Stream()):
+            graph.capture_begin()
+            with self.assertRaisesRegex(RuntimeError, "operation not permitted when stream is capturing"):
+                y.untyped_storage().resize_(8)
+            with self.assertRaisesRegex(RuntimeError, "previous error during capture"):
+                graph.capture_end()
+        graph.reset()
+        self.assertEqual(y.sum().item(), 4)
 
     def test_memory_is_not_shared_between_processes(self):
         with self.assertRaisesRegex(NotImplementedError, "CUDA IPC"):
