@@ -6,7 +6,8 @@ candidates there are:
 own GEMM     the repository's FlyDSL GEMM with every configuration of its default list that fits the shape
 FP8, MX      the repository's FlyDSL scaled GEMM likewise: fp32 scales of rows for FP8, block scales in E8M0 for MX
 Triton GEMM  Inductor's Triton template for `a @ b.T`, compiled by Inductor, with the `TRITON_CANDIDATES` configurations
-             of its exhaustive list that `_likely` prefers, of equal tiles, stages and waves one (the source searched all)
+             of its exhaustive list that `_likely` prefers, one of equal tiles, stages and waves (the source
+             searched all)
 Triton FP8   a Triton kernel of triton_kernels.py with block scales, a few tile sizes, against Triton figures of an
              MI350 whose configurations are not stated
 attention    the same, against published Triton figures (another Triton kernel)
@@ -18,7 +19,6 @@ from __future__ import annotations
 
 import functools
 import math
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
