@@ -146,6 +146,6 @@ def run() -> Report:
         ],
         notes=[
             f"{len(os.sched_getaffinity(0))} cores, load {load_before:.1f} before and {os.getloadavg()[0]:.1f} after.",
-            f"Processor time; least of {ROUNDS} rounds of {CALLS} calls, ; of {IMPORTS} pairs of imports the median.",
+            f"Processor time; least of {ROUNDS} rounds of {CALLS} calls; of {IMPORTS} pairs of imports the median.",
         ],
     )
