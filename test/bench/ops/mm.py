@@ -325,7 +325,7 @@ def run() -> Report:
             "peak: share of the data sheet's 2.5 PFLOP/s. Triton: its best time in units of ours. rule: likewise, the",
             "configuration taken where nothing is measured. conflicts: clocks that LDS bank conflicts cost.",
             "published: TFLOP/s of other FlyDSL kernels and of Triton on an MI355X (pytorch#190903), for orientation.",
-            f"Triton's best is of at most {launches.TRITON_CANDIDATES} configurations of Inductor's default list.",
+            f"Triton's best is of at most {launches.TRITON_CANDIDATES} configurations of Inductor's exhaustive list.",
             "TN at M=64: K leads from line to line in both operands; tiles of 32 use half of each 128-byte line of",
             "L2, and of tiles of 64 there are too few. No configuration of the EXHAUSTIVE list does better.",
             "The host's overhead of a warm call: bench --op mm_overhead.",
