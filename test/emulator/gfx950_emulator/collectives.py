@@ -45,9 +45,7 @@ def _on_host(operator: Callable[..., Any]) -> Callable[..., Any]:
             return copies[-1][1]
 
         def to_device(tensor: Any) -> Any:
-            return next(
-                (device for device, host in copies if host is tensor or host.data_ptr() == tensor.data_ptr()), tensor
-            )
+            return next((device for device, host in copies if host is tensor), tensor)
 
         arguments, keywords = tree_map_only(torch.Tensor, to_host, (arguments, keywords))
         result = operator(*arguments, **keywords)

@@ -31,6 +31,11 @@ def collectives(rank, device):
     dist.all_reduce(results["all_reduce"])
     results["all_reduce_max"] = mine(5).t()
     dist.all_reduce(results["all_reduce_max"], op=dist.ReduceOp.MAX)
+    given = [mine(2)]
+    group, total = dist.group.WORLD.boxed(), torch.classes.c10d.ReduceOp()
+    returned, _ = torch.ops.c10d.allreduce_(given, group, total, None, False, -1)
+    assert [part.data_ptr() for part in returned] == [part.data_ptr() for part in given]
+    results["as_an_operator"] = returned
     results["broadcast"] = mine(4)
     dist.broadcast(results["broadcast"], 1)
     results["reduce"] = mine(4)
